@@ -311,7 +311,10 @@ def _read(document: Document, shipped: tuple[str, ...] = ()) -> ModelsFile:
             message = f"no upstream profile {upstream.like!r}{suggestion(upstream.like, names)}"
             raise document.error(("upstreams", profile, "like"), message)
     tables = [(("upstreams", name), facts) for name, facts in file.upstreams.items()]
-    rules: list[tuple[tuple[str | int, ...], _Facts]] = [*tables, *((("models", i), r) for i, r in enumerate(file.models))]
+    rules: list[tuple[tuple[str | int, ...], _Facts]] = [
+        *tables,
+        *((("models", i), r) for i, r in enumerate(file.models)),
+    ]
     for where, facts in rules:
         try:
             re.compile(facts.tool_id_pattern or "")
