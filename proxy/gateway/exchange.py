@@ -1,0 +1,114 @@
+"""The one seam between the gateway and the rewrite.
+
+The gateway knows sockets, the rewrite knows conversations. Before a request leaves, `prepare` turns the client's
+body into what is sent; when it is over, `settle` learns how it went. Both are plain functions of bytes and values,
+so that either side runs, and is tested, without the other.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..answer import Answer
+from ..turns import Miss, OutcomeName, TurnReport
+from ..usage import Usage
+
+RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+
+class Incoming(Struct, frozen=True):
+    """A request as the client sent it.
+
+    `path` is the raw path as the provider will see it (without our upstream prefix), `query` the raw query or "".
+    `headers` are the raw pairs in order. `body` is plain: any content-encoding is opened. `profile` is the name of
+    the upstream's facts, where configured. `started_at` is wall-clock seconds since the epoch.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: RawHeaders
+    body: bytes
+    upstream: str
+    dialect: str
+    started_at: float
+    profile: str | None = None
+
+
+class Prepared(Struct, frozen=True):
+    """What to send.
+
+    `body` may be the incoming object itself; then the client's own bytes go out, compressed as they came.
+    `fallback` is sent instead, once, where the provider refuses a changed body for its structure. With `commit`
+    False (a request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the
+    rewriter's own: the gateway carries it to `settle` unseen.
+    """
+
+    body: bytes
+    fallback: bytes | None = None
+    changed: bool = False
+    commit: bool = True
+    report: TurnReport | None = None
+    memo: object = None
+
+
+class Outcome(Struct, frozen=True):
+    """How a request went. `status` is None where no answer came; `answer` holds usage, ids and the stop reason."""
+
+    name: OutcomeName
+    status: int | None
+    error_type: str | None
+    answer: Answer
+    retried_with_fallback: bool = False
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens the provider reported."""
+        return self.answer.usage
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the answer ended before its end."""
+        return self.name == "truncated"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client left first."""
+        return self.name == "cancelled"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the provider took the request: it has now seen this prompt."""
+        return self.status is not None and self.status < 400
+
+
+class Rewriter(Protocol):
+    """The rewrite as the gateway sees it.
+
+    `prepare` runs on the event loop, and in a worker thread for bodies above a megabyte, so that a small request
+    need not wait for a large one: it must be safe to call from both at once. `settle` runs on the event loop, once
+    for each prepare with `commit`. Whatever either raises is logged and counted, and the client's bytes go out.
+    """
+
+    def prepare(self, request: Incoming) -> Prepared:
+        """Return what to send for `request`. Pure CPU: no IO."""
+        ...
+
+    def settle(self, prepared: Prepared, outcome: Outcome) -> Miss | None:
+        """Learn how it went; return why the cache missed, where it did."""
+        ...
+
+
+class PassThrough:
+    """A rewriter that changes nothing."""
+
+    def prepare(self, request: Incoming) -> Prepared:
+        """Return the client's own bytes."""
+        return Prepared(body=request.body, commit=False)
+
+    def settle(self, prepared: Prepared, outcome: Outcome) -> Miss | None:
+        """Learn nothing."""
+        del prepared, outcome
+        return None

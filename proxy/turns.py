@@ -1,0 +1,111 @@
+"""The Turn record: one request from arrival to end, and everything we say about it afterwards.
+
+The log line, the metrics, `stet report` and the admin pages are views of this record; nothing else is kept of a
+request. It holds counts, names and ids, never a header's value, a query or a piece of a body.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from .usage import Usage
+
+OutcomeName: TypeAlias = Literal[
+    "ok", "refused", "error", "truncated", "cancelled", "unreachable", "rejected", "passed"
+]
+"""How a request ended.
+
+ok           answered in full
+refused      the provider answered with a status of 400 or more
+error        an error in the middle of a stream that had begun with 200 [C4]
+truncated    the answer ended before its end, cleanly or not
+cancelled    the client left first
+unreachable  the provider gave no answer
+rejected     answered by us: too large, not allowed, an upgrade
+passed       a path that carries no turn (models, files...) went through
+"""
+
+MissReason: TypeAlias = Literal["ours", "client", "expired", "small", "lookback", "model", "unknown"]
+"""Why less of the prompt came from the cache than expected: our committed edit, a change by the client, the lifetime
+passed, below the minimum, beyond the lookback, another model, or none of these."""
+
+
+class Miss(Struct, frozen=True):
+    """A missed cache: the reason, and in words which part or how long (no content)."""
+
+    reason: MissReason
+    detail: str = ""
+
+
+class TurnReport(Struct, frozen=True, kw_only=True):
+    """What the rewrite knows about a turn before it is sent.
+
+    `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
+    in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache.
+    """
+
+    conversation: str | None = None
+    number: int | None = None
+    agent: str | None = None
+    model: str | None = None
+    edits: dict[str, int] = {}
+    reclaimed: dict[str, int] = {}
+    held: dict[str, int] = {}
+    structure: dict[str, float] = {}
+    tool_result_mean_chars: float | None = None
+    expected_cached: int | None = None
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One request. Times ending in `_s` are seconds; `started_at` is wall-clock seconds since the epoch.
+
+    added_s     our own work before the request went out: opening the body, the rewrite
+    ttfb_s      from the request's arrival to the answer's first byte handed to the client
+    duration_s  from the request's arrival to its end
+    """
+
+    id: str
+    started_at: float
+    method: str
+    path: str
+    upstream: str | None = None
+    dialect: str | None = None
+    status: int | None = None
+    outcome: OutcomeName = "ok"
+    error_type: str | None = None
+    refusal: str | None = None
+    retried: bool = False
+    fallback: bool = False
+    failed_open: str | None = None
+    added_s: float = 0.0
+    ttfb_s: float | None = None
+    duration_s: float = 0.0
+    request_bytes: int | None = None
+    response_bytes: int = 0
+    model: str | None = None
+    stop_reason: str | None = None
+    usage: Usage | None = None
+    usage_fault: str | None = None
+    report: TurnReport | None = None
+    miss: Miss | None = None
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """The share of the prompt read from the cache."""
+        return None if self.usage is None else self.usage.hit_ratio
+
+    @property
+    def expected_ratio(self) -> float | None:
+        """The share of the prompt that should have been read from the cache."""
+        if self.report is None or self.report.expected_cached is None:
+            return None
+        if self.usage is None or not self.usage.prompt:
+            return None
+        return min(1.0, self.report.expected_cached / self.usage.prompt)
+
+    @property
+    def reclaimed_tokens(self) -> int:
+        """Tokens that the rewrite took out of this request."""
+        return 0 if self.report is None else sum(self.report.reclaimed.values())
