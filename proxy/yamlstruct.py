@@ -119,10 +119,13 @@ class Reading:
     def _union(self, node: Node, kind: inspect.UnionType, where: YamlPath) -> Any:
         kinds = [k.type if isinstance(k, inspect.Metadata) else k for k in kind.types]
         able = [k for k in kinds if _accepts(k, node)]
+        if isinstance(node, ScalarNode):
+            listed = [k for k in able if _is_listed(k, node)]
+            able = listed or [k for k in able if not _choices(k)]
         if not able:
             return self.expected(node, kinds, where)
-        listed = next((k for k in able if isinstance(node, ScalarNode) and _is_listed(k, node)), None)
-        return self.value(node, listed or able[-1], where)
+        whole = [k for k in able if isinstance(k, inspect.IntType)]  # of `int | float`
+        return self.value(node, (whole or able)[0], where)
 
     def _any(self, node: Node, where: YamlPath) -> Any:
         if isinstance(node, MappingNode):
@@ -201,9 +204,9 @@ class Reading:
     def _sized(self, node: Node, value: Any, kind: Any, where: YamlPath) -> Any:
         low, high = kind.min_length, kind.max_length
         if low is not None and len(value) < low:
-            return self.note(node, f"expected at least {low} {_PLURAL.get(type(kind), 'items')}", where)
+            return self.note(node, f"expected at least {_count(low, kind)}", where)
         if high is not None and len(value) > high:
-            return self.note(node, f"expected at most {high} {_PLURAL.get(type(kind), 'items')}", where)
+            return self.note(node, f"expected at most {_count(high, kind)}", where)
         return value
 
     def _scalar(self, node: ScalarNode, kind: inspect.Type, where: YamlPath) -> Any:
@@ -254,7 +257,7 @@ _BUILD: dict[type, Callable[[list[Any]], Any]] = {
     inspect.FrozenSetType: frozenset,
 }
 
-_PLURAL: dict[type, str] = {inspect.StrType: "characters", inspect.DictType: "entries"}
+_UNITS: dict[type, str] = {inspect.StrType: "character", inspect.DictType: "key"}
 
 _TAGS: dict[type, tuple[str, ...]] = {
     inspect.NoneType: (NULL,),
@@ -287,6 +290,10 @@ def _accepts(kind: inspect.Type, node: Node) -> bool:
     if node.tag.startswith("tag:yaml.org,2002:") and node.tag not in (NULL, BOOL, INT, FLOAT, STR):
         return type(kind) in _TAGS  # so that the tag itself is the mistake that is named
     return node.tag in _TAGS.get(type(kind), ())
+
+
+def _count(number: int, kind: inspect.Type) -> str:
+    return f"{number} {_UNITS.get(type(kind), 'item')}{'' if number == 1 else 's'}"
 
 
 def _choices(kind: inspect.Type) -> tuple[Any, ...]:
