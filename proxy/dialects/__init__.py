@@ -1,0 +1,49 @@
+"""Wire formats: bytes to parts and back, one file each, one line each in the tables here.
+
+A dialect knows how a provider spells things; what may be done to them is data (`Rules`), so that a stage
+never has to ask which provider it serves. Every rule is cited by its number in RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Raw, Struct
+
+from ..conversation import Conversation, Message
+from ..rules import Rules
+
+
+class Opened(Struct, frozen=True):
+    """A body opened one level: every top-level member, and the messages as slices. Both pin the body."""
+
+    envelope: tuple[tuple[str, Raw], ...]
+    messages: tuple[Raw, ...]
+
+
+class Dialect(Protocol):
+    """One wire format."""
+
+    @property
+    def name(self) -> str:
+        """Its name in settings, logs and the route table."""
+
+    @property
+    def rules(self) -> Rules:
+        """What it asks of a history."""
+
+    def open(self, body: bytes) -> Opened:
+        """Open a request one level. Raises BodyError where it cannot be read without guessing."""
+
+    def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
+        """The parts. `known` are messages read before whose bytes stand at the beginning of this body.
+
+        Raises BodyError where a message is no message, or holds what `rawjson.repair` must mend first.
+        """
+
+    def write(self, conversation: Conversation) -> bytes:
+        """The body again: verbatim but for what was changed."""
+
+    def without_reasoning(self, body: bytes) -> bytes:
+        """The body without any signed reasoning: what a provider that checks prefixes cannot refuse [A45 A47]."""

@@ -1,0 +1,204 @@
+"""Recognisers: what coding agents put into a prompt, as data from `config/agents/*.yaml`.
+
+An agent is told by its headers. What it injects (reminders) and what of that changes from request to request
+(volatile fields) is known by patterns, so that the rest of the code speaks of reminders and fields, never of an
+agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
+group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
+people and tool results are never searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, structs
+
+from .conversation import Conversation, Message, Part, Reminder, Role, Source, Text
+from .shipped import config_dir
+from .yamlfile import Document, parse
+
+Where = Literal["system", "tools", "reminder"]
+Kind = Literal["nonce", "date", "clock", "status", "path", "counter"]
+Announce = Literal["never", "on_change", "human_turn"]
+
+
+class ReminderRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A text that the harness injects; `pattern` is matched at its start."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    source: Literal["environment", "project_files", "editor", "expanded_input", "reminder", "tool_result"]
+    pattern: str
+
+
+class VolatileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A field that changes between requests.
+
+    `mode: freeze` keeps the first value seen in a conversation in its place; `constant` puts `value` there in
+    every conversation, so that sessions share a prefix. `announce` says when a changed value is told at the
+    tail: `on_change`, `human_turn` (only with a message of a person), or `never`.
+    """
+
+    name: Annotated[str, Meta(min_length=1)]
+    where: list[Where]
+    pattern: str
+    kind: Kind = "nonce"
+    mode: Literal["freeze", "constant"] = "freeze"
+    value: str | None = None
+    announce: Announce = "never"
+
+
+class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The shape of a file in `config/agents/`."""
+
+    agent: Annotated[str, Meta(min_length=1)]
+    detect: dict[Literal["headers"], dict[str, str]] = {}
+    session: list[str] = []
+    subagent: list[str] = []
+    attribution: str | None = None
+    reminders: list[ReminderRule] = []
+    volatile: list[VolatileRule] = []
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """A volatile rule, compiled."""
+
+    rule: VolatileRule
+    pattern: re.Pattern[str]
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """A recogniser, compiled. The agent nobody recognises has an empty name and the generic fields."""
+
+    name: str = ""
+    detect: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    session: tuple[str, ...] = ()
+    subagent: tuple[str, ...] = ()
+    attribution: re.Pattern[str] | None = None
+    reminders: tuple[tuple[ReminderRule, re.Pattern[str]], ...] = ()
+    fields: tuple[Field, ...] = ()
+
+    def detects(self, headers: Mapping[str, str]) -> bool:
+        """Whether any of the agent's headers says so; names in lower case."""
+        return any(name in headers and pattern.search(headers[name]) for name, pattern in self.detect)
+
+    def recognise(self, message: Message) -> Message:
+        """The message with injected texts told apart from what people wrote."""
+        if not self.reminders or message.role not in (Role.USER, Role.SYSTEM):
+            return message
+        parts = tuple(self._recognised(part) for part in message.parts)
+        return message if parts == message.parts else structs.replace(message, parts=parts)
+
+    def _recognised(self, part: Part) -> Part:
+        if not isinstance(part, Text):
+            return part
+        for rule, pattern in self.reminders:
+            if pattern.match(part.text):
+                return Reminder(
+                    raw=part.raw,
+                    base=part.base,
+                    key=part.key,
+                    nth=part.nth,
+                    mark=part.mark,
+                    size=part.size,
+                    text=part.text,
+                    source=Source(rule.source),
+                    name=rule.name,
+                )
+        return part
+
+    def mask(self, reminder: Reminder) -> str:
+        """Text of a reminder with its volatile values masked: what it says apart from them."""
+        text = reminder.text
+        for field in self.fields:
+            if "reminder" in field.rule.where:
+                text = substitute(field.pattern, text, partial(_masked, field.rule.name))
+        return text
+
+
+class Agents:
+    """All recognisers."""
+
+    def __init__(self, agents: Sequence[Agent], generic: Agent) -> None:
+        self.known = tuple(agents)
+        self.generic = generic
+
+    @classmethod
+    def load(cls) -> Agents:
+        """The shipped recognisers. Raises ConfigErrors where a file is wrong."""
+        folder = config_dir() / "agents"
+        compiled = [
+            compile_agent(parse(file.read_text(encoding="utf-8"), str(file)))
+            for file in sorted(folder.iterdir(), key=lambda file: file.name)
+            if file.name.endswith(".yaml")
+        ]
+        generic = next((agent for agent in compiled if agent.name == "generic"), Agent())
+        generic = structs.replace(generic, name="")
+        special = [
+            structs.replace(agent, fields=merged(agent.fields, generic.fields)) for agent in compiled if agent.name != "generic"
+        ]
+        return cls(special, generic)
+
+    def of(self, headers: Mapping[str, str]) -> Agent:
+        """The agent that sends these headers (names in lower case)."""
+        return next((agent for agent in self.known if agent.detects(headers)), self.generic)
+
+
+def merged(first: Sequence[Field], then: Sequence[Field]) -> tuple[Field, ...]:
+    """Fields of both; of one name the first wins."""
+    names = {field.rule.name for field in first}
+    return (*first, *(field for field in then if field.rule.name not in names))
+
+
+def compile_agent(document: Document) -> Agent:
+    """Compile a recogniser file. Raises ConfigErrors that point at the pattern that is wrong."""
+    file = document.convert(AgentFile)
+
+    def regex(pattern: str, *place: str | int, value: bool = False) -> re.Pattern[str]:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise document.error(place, f"not a regular expression: {error}") from None
+        if value and "value" not in compiled.groupindex:
+            raise document.error(place, "the pattern needs a group (?P<value>...) around what changes")
+        return compiled
+
+    headers = file.detect.get("headers", {})
+    return Agent(
+        name=file.agent,
+        detect=tuple((name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in headers.items()),
+        session=tuple(name.lower() for name in file.session),
+        subagent=tuple(name.lower() for name in file.subagent),
+        attribution=regex(file.attribution, "attribution") if file.attribution else None,
+        reminders=tuple((rule, regex(rule.pattern, "reminders", at, "pattern")) for at, rule in enumerate(file.reminders)),
+        fields=tuple(
+            Field(rule=rule, pattern=regex(rule.pattern, "volatile", at, "pattern", value=True))
+            for at, rule in enumerate(file.volatile)
+        ),
+    )
+
+
+def _masked(name: str, _value: str) -> str:
+    return f"\0{name}\0"
+
+
+def substitute(pattern: re.Pattern[str], text: str, value: Callable[[str], str]) -> str:
+    """`text` with the group `value` of each match replaced by what `value` gives for it."""
+    pieces: list[str] = []
+    end = 0
+    for match in pattern.finditer(text):
+        start, stop = match.span("value")
+        if start < end:
+            continue
+        pieces += (text[end:start], value(match["value"]))
+        end = stop
+    return text if not pieces else "".join((*pieces, text[end:]))
+
+
+def recognised(conversation: Conversation, agent: Agent, known: int) -> Conversation:
+    """`conversation` with reminders told apart; the first `known` messages already are."""
+    messages = conversation.messages
+    fresh = tuple(agent.recognise(message) for message in messages[known:])
+    return structs.replace(conversation, messages=(*messages[:known], *fresh))

@@ -1,0 +1,190 @@
+"""What a request says, in parts.
+
+A request body is a `Conversation`: an envelope (every top-level member, as the client spelt it), the
+parts of `tools` and `system`, and messages made of parts. The order is *prompt order* - tools, system,
+turns - whatever order the JSON members come in, for that is the order in which providers cache [B1].
+
+Every value here is immutable. `raw` is the client's own bytes and leaves as it came; `raw` is None where
+the proxy made or changed the part, and then `base` holds the client's bytes it started from, so that
+members this version knows nothing about survive the change.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Raw, Struct
+
+Key = bytes
+"""Identity of the prefix that ends at a part: 16 bytes, chained (see `identity`)."""
+
+NO_KEY: Key = b""
+
+
+class Role(StrEnum):
+    """Who speaks. `meta` is whatever carries no turn of its own (unknown roles, directives)."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+    META = "meta"
+
+
+class Source(StrEnum):
+    """Where text in a prompt comes from: people, the model, tools, or one of the harness' injections."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOLS = "tools"
+    REASONING = "reasoning"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    MEDIA = "media"
+    ENVIRONMENT = "environment"
+    PROJECT_FILES = "project_files"
+    EDITOR = "editor"
+    EXPANDED_INPUT = "expanded_input"
+    REMINDER = "reminder"
+    OTHER = "other"
+
+
+class Mark(Struct, frozen=True):
+    """A cache breakpoint at the end of a part [B3]. `ttl` as the provider spells it; None is its default."""
+
+    ttl: str | None = None
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """What all parts have in common.
+
+    `key` is the identity of the prefix that ends with this part. Parts that say nothing (reasoning, empty
+    text) share the key of what stands before them and are told apart by `nth`, counted from 1; 0 is the
+    part that gave the key. `size` is the part's length on the wire in bytes.
+    """
+
+    raw: Raw | None = None
+    base: Raw | None = None
+    key: Key = NO_KEY
+    nth: int = 0
+    mark: Mark | None = None
+    size: int = 0
+
+
+class Text(Piece, frozen=True, kw_only=True):
+    """Text of a person, the model, or the system prompt."""
+
+    text: str
+
+
+class Reminder(Piece, frozen=True, kw_only=True):
+    """Text that a harness or the proxy put in, recognised as such: `source` says what it is."""
+
+    text: str
+    source: Source
+    name: str
+
+
+class Image(Piece, frozen=True, kw_only=True):
+    """An image or document. `media_type` as declared, `data_bytes` its length as sent (base64)."""
+
+    media_type: str
+    data_bytes: int
+
+
+class ToolCall(Piece, frozen=True, kw_only=True):
+    """A call of a tool. `input` is the argument object as JSON. `server` calls are answered upstream [A30]."""
+
+    id: str
+    name: str
+    input: bytes
+    server: bool = False
+
+
+class ToolResult(Piece, frozen=True, kw_only=True):
+    """The answer to a call. `content` is JSON as sent (string or list of blocks), None where absent."""
+
+    call_id: str
+    content: bytes | None
+    is_error: bool = False
+    server: bool = False
+    images: int = 0
+
+
+class Reasoning(Piece, frozen=True, kw_only=True):
+    """Thinking of the model. `signature` is what binds it to its prefix [A45], "" where there is none."""
+
+    signature: str
+    redacted: bool = False
+
+
+class ToolDefinition(Piece, frozen=True, kw_only=True):
+    """A tool on offer. A `deferred` one is not part of the rendered prefix until referenced [A29 B12]."""
+
+    name: str
+    deferred: bool = False
+
+
+class Opaque(Piece, frozen=True, kw_only=True):
+    """A block this version knows nothing about: a new feature of a provider passes as it came."""
+
+    kind: str
+
+
+Part = Text | Reminder | Image | ToolCall | ToolResult | Reasoning | ToolDefinition | Opaque
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One message of the client's list.
+
+    `raw` is the whole message as sent, None once anything in it changed; `frame` are its members other than
+    the content; `bare` says that the content was a string. `index` is the place in the client's list, -1
+    for a message of ours. A message emptied by edits keeps its place and is not written.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    raw: Raw | None = None
+    frame: tuple[tuple[str, Raw], ...] = ()
+    bare: bool = False
+    index: int = -1
+
+    @property
+    def written(self) -> bool:
+        """Whether the message leaves: it still is as the client sent it, or has something to say."""
+        return self.raw is not None or bool(self.parts) or self.role is Role.META
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A request body, read.
+
+    `envelope` has every top-level member in the client's order. `tools_changed` and `system_changed` say
+    that the parts no longer are what the envelope holds. `partial`: the history lives on the server, what we
+    see is a delta, and nothing may be judged by what it lacks [A65 A210].
+    """
+
+    envelope: tuple[tuple[str, Raw], ...]
+    tools: tuple[Part, ...]
+    system: tuple[Part, ...]
+    messages: tuple[Message, ...]
+    system_bare: bool = False
+    partial: bool = False
+    model: str = ""
+    stream: bool = False
+    thinking: str = ""
+    automatic_mark: Mark | None = None
+    tools_changed: bool = False
+    system_changed: bool = False
+
+    def last(self, role: Role) -> int:
+        """Place of the last message of `role`, -1 where there is none."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            if self.messages[place].role is role:
+                return place
+        return -1
+
+
+def text_of(part: Part) -> str | None:
+    """What a text-like part says; None for everything else."""
+    return part.text if isinstance(part, Text | Reminder) else None

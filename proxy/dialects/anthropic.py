@@ -1,0 +1,339 @@
+"""Anthropic Messages: /v1/messages and /v1/messages/count_tokens [A1-A91].
+
+The wire is opened only as deep as an edit goes. A message that nothing touched leaves as the client's slice;
+in one that was touched, blocks that were not leave as their slices; in a block that was changed, members that
+were not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, assert_never
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from ..conversation import (
+    Conversation,
+    Image,
+    Mark,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Role,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from ..errors import BodyError
+from ..rawjson import NUL, closed_array, closed_object, encoded, is_array, is_string, items, members, owned
+from ..rules import Rules
+from . import Opened
+
+ABSENT = Raw(b"")
+
+RULES = Rules(
+    results_first=True,  # [A21]
+    calls_last=True,  # a text behind a call was refused where the same text before it was not [A20 F1]
+    adjacent=True,  # [A20]
+    call_id=r"[a-zA-Z0-9_-]+",  # [A24]
+    call_id_max=512,
+    blank_text=False,  # [A14]
+    opens_with_user=True,  # [A11]
+    system_follows_user=True,  # [A60]
+    marks=4,  # [B3]
+)
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")  # [A30]
+
+
+class _Block(Struct):
+    """The members of a content block that this file reads; all others stay in its bytes."""
+
+    type: str
+    text: str | None = None
+    id: str = ""
+    name: str = ""
+    input: Raw = ABSENT
+    tool_use_id: str = ""
+    content: Raw = ABSENT
+    is_error: bool | None = None
+    signature: str | None = None
+    source: Raw = ABSENT
+    cache_control: Raw = ABSENT
+
+
+class _Control(Struct):
+    type: Literal["ephemeral"] = "ephemeral"
+    ttl: str | None = None
+
+
+class _Definition(Struct):
+    name: str = ""
+    type: str = ""
+    defer_loading: bool | None = None
+    cache_control: Raw = ABSENT
+
+
+class _Media(Struct):
+    type: str = ""
+    media_type: str = ""
+    data: Raw = ABSENT
+
+
+class _Typed(Struct):
+    type: str = ""
+
+
+class _Head(Struct):
+    """What of the envelope matters to the pipeline."""
+
+    model: str = ""
+    stream: bool | None = None
+    thinking: _Typed | None = None
+    cache_control: _Control | None = None
+
+
+_block = msgspec.json.Decoder(_Block)
+_control = msgspec.json.Decoder(_Control | None)
+_definition = msgspec.json.Decoder(_Definition)
+_media = msgspec.json.Decoder(_Media)
+_string = msgspec.json.Decoder(str)
+_head = msgspec.json.Decoder(_Head)
+_inner = msgspec.json.Decoder(list[_Typed])
+
+
+class Anthropic:
+    """The dialect. It has no state."""
+
+    name = "anthropic"
+    rules = RULES
+
+    def open(self, body: bytes) -> Opened:
+        """See `Dialect.open`."""
+        envelope = tuple(members(body))
+        raw = dict(envelope).get("messages", ABSENT)
+        if not is_array(raw):
+            raise BodyError("messages is not a list")
+        return Opened(envelope, tuple(items(raw)))
+
+    def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
+        """See `Dialect.read`."""
+        members_of = dict(opened.envelope)
+        wanted = [(name, raw) for name, raw in opened.envelope if name in ("model", "stream", "thinking", "cache_control")]
+        try:
+            head = _head.decode(closed_object(wanted))
+            system_raw = members_of.get("system", ABSENT)
+            fresh = [_message(raw.copy(), place) for place, raw in enumerate(opened.messages[len(known) :], len(known))]
+            return Conversation(
+                envelope=opened.envelope,
+                tools=tuple(_tool(owned(raw)) for raw in _list(members_of.get("tools", ABSENT))),
+                system=tuple(_content(owned(system_raw))) if len(system_raw) else (),
+                system_bare=len(system_raw) > 0 and is_string(system_raw),
+                messages=(*known, *fresh),
+                partial="thread" in members_of,  # [A65]
+                model=head.model,
+                stream=bool(head.stream),
+                thinking=head.thinking.type if head.thinking else "",
+                automatic_mark=Mark(head.cache_control.ttl) if head.cache_control else None,
+            )
+        except msgspec.DecodeError as error:
+            raise BodyError(f"not a request of this format: {error}") from None
+
+    def write(self, conversation: Conversation) -> bytes:
+        """See `Dialect.write`."""
+        changed: dict[str, bytes] = {"messages": closed_array([_written(message) if message.raw is None else message.raw for message in conversation.messages if message.raw is not None or message.written])}
+        if conversation.tools_changed:
+            changed["tools"] = closed_array(map(_written_part, conversation.tools))
+        if conversation.system_changed:
+            changed["system"] = _written_system(conversation)
+        return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
+
+    def without_reasoning(self, body: bytes) -> bytes:
+        """See `Dialect.without_reasoning`."""
+        conversation = self.read(self.open(body))
+        messages = tuple(_unreasoned(message) for message in conversation.messages)
+        if all(new is old for new, old in zip(messages, conversation.messages, strict=True)):
+            return body
+        return self.write(structs.replace(conversation, messages=messages))
+
+
+def _unreasoned(message: Message) -> Message:
+    kept = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+    return message if len(kept) == len(message.parts) else structs.replace(message, parts=kept, raw=None)
+
+
+def _list(raw: Raw) -> list[Raw]:
+    return items(raw) if len(raw) and is_array(raw) else []
+
+
+def _mark(raw: Raw) -> Mark | None:
+    if not len(raw):
+        return None
+    control = _control.decode(raw)
+    return None if control is None else Mark(control.ttl)
+
+
+def _message(raw: Raw, index: int) -> Message:
+    if NUL in bytes(raw):
+        raise BodyError("a string holds U+0000")
+    frame = tuple(members(raw))
+    named = dict(frame)
+    role = _ROLES.get(_string.decode(named["role"]), Role.META) if "role" in named else Role.META
+    content = named.get("content", ABSENT)
+    parts = tuple(_content(content)) if len(content) else ()
+    return Message(role=role, parts=parts, raw=raw, frame=frame, bare=len(content) > 0 and is_string(content), index=index)
+
+
+def _content(raw: Raw) -> Iterable[Part]:
+    """The parts of a content: a string is one text block [A13]."""
+    if is_string(raw):
+        yield Text(raw=raw, text=_string.decode(raw), size=len(raw))
+    elif is_array(raw):
+        for block in items(raw):
+            yield _part(block)
+
+
+def _part(raw: Raw) -> Part:
+    block = _block.decode(raw)
+    size, mark = len(raw), _mark(block.cache_control)
+    match block.type:
+        case "text" if block.text is not None:
+            return Text(raw=raw, mark=mark, size=size, text=block.text)
+        case "tool_use" if len(block.input):
+            return ToolCall(raw=raw, mark=mark, size=size, id=block.id, name=block.name, input=bytes(block.input))
+        case "tool_result":
+            return _result(raw, block, mark)
+        case "thinking":
+            return Reasoning(raw=raw, mark=mark, size=size, signature=block.signature or "")
+        case "redacted_thinking":
+            return Reasoning(raw=raw, mark=mark, size=size, signature="redacted", redacted=True)
+        case "image" | "document":
+            media = _media.decode(block.source) if len(block.source) else _Media()
+            return Image(raw=raw, mark=mark, size=size, media_type=media.media_type, data_bytes=max(0, len(media.data) - 2))
+        case kind if kind in _SERVER_CALLS:
+            return ToolCall(raw=raw, mark=mark, size=size, id=block.id, name=block.name, input=bytes(block.input) or b"{}", server=True)
+        case kind if kind.endswith("_tool_result"):
+            return ToolResult(raw=raw, mark=mark, size=size, call_id=block.tool_use_id, content=bytes(block.content) or None, server=True)
+        case kind:
+            return Opaque(raw=raw, mark=mark, size=size, kind=kind)
+
+
+def _result(raw: Raw, block: _Block, mark: Mark | None) -> ToolResult:
+    content = block.content
+    images = sum(inner.type == "image" for inner in _inner.decode(content)) if len(content) and is_array(content) else 0
+    return ToolResult(
+        raw=raw,
+        mark=mark,
+        size=len(raw),
+        call_id=block.tool_use_id,
+        content=bytes(content) if len(content) else None,
+        is_error=bool(block.is_error),
+        images=images,
+    )
+
+
+def _tool(raw: Raw) -> ToolDefinition:
+    definition = _definition.decode(raw)
+    return ToolDefinition(
+        raw=raw,
+        mark=_mark(definition.cache_control),
+        size=len(raw),
+        name=definition.name or definition.type,
+        deferred=bool(definition.defer_loading),
+    )
+
+
+# -- back to the wire ------------------------------------------------------------------------------------
+
+
+def _written(message: Message) -> bytes:
+    content = _written_content(message.parts, bare=message.bare)
+    if not message.frame:
+        return closed_object((("role", encoded(message.role.value)), ("content", content)))
+    pairs = [(name, content if name == "content" else raw) for name, raw in message.frame]
+    if all(name != "content" for name, _ in pairs):
+        pairs.append(("content", content))
+    return closed_object(pairs)
+
+
+def _written_content(parts: Sequence[Part], *, bare: bool) -> bytes:
+    match parts:
+        case [Text() | Reminder() as only] if bare and only.mark is None:
+            if only.raw is not None and is_string(only.raw):
+                return bytes(only.raw)
+            return encoded(only.text)
+        case _:
+            return closed_array(map(_written_part, parts))
+
+
+def _written_system(conversation: Conversation) -> bytes:
+    return _written_content(conversation.system, bare=conversation.system_bare)
+
+
+def _written_part(part: Part) -> Raw | bytes:
+    if part.raw is not None:
+        return closed_object(_text_members(part.raw)) if is_string(part.raw) else part.raw
+    own = _own_members(part)
+    pairs = _base_members(part, own)
+    for name, value in own.items():
+        _put(pairs, name, value)
+    _put(pairs, "cache_control", None if part.mark is None else _control_of(part.mark))
+    return closed_object(pairs)
+
+
+def _text_members(raw: Raw | bytes) -> list[tuple[str, Raw | bytes]]:
+    """A bare string as a block: it must never stand as a string inside a list of blocks."""
+    return [("type", b'"text"'), ("text", raw)]
+
+
+def _base_members(part: Part, own: dict[str, bytes | None]) -> list[tuple[str, Raw | bytes]]:
+    """What of the bytes the part started from still holds: all members if it is the same kind of block."""
+    if part.base is None:
+        return []
+    pairs = _text_members(part.base) if is_string(part.base) else [*members(part.base)]
+    kind = next((bytes(raw) for name, raw in pairs if name == "type"), None)
+    return pairs if "type" not in own or kind == own["type"] else []
+
+
+def _put(pairs: list[tuple[str, Raw | bytes]], name: str, value: bytes | None) -> None:
+    """Set a member where it stands, else at the end; None takes it away. An equal value is not respelt."""
+    for at, (known, raw) in enumerate(pairs):
+        if known == name:
+            if value is None:
+                del pairs[at]
+            elif not _equal(raw, value):
+                pairs[at] = (name, value)
+            return
+    if value is not None:
+        pairs.append((name, value))
+
+
+def _equal(raw: Raw | bytes, value: bytes) -> bool:
+    if bytes(raw) == value:
+        return True
+    return is_string(raw) and is_string(value) and _string.decode(raw) == _string.decode(value)
+
+
+def _own_members(part: Part) -> dict[str, bytes | None]:
+    """The members that the part's fields speak for; None takes a member away."""
+    match part:
+        case Text(text=text) | Reminder(text=text):
+            return {"type": b'"text"', "text": encoded(text)}
+        case ToolCall(server=False):
+            return {"type": b'"tool_use"', "id": encoded(part.id), "name": encoded(part.name), "input": part.input}
+        case ToolResult(server=False):
+            own: dict[str, bytes | None] = {"type": b'"tool_result"', "tool_use_id": encoded(part.call_id), "content": part.content}
+            return own | {"is_error": b"true"} if part.is_error else own
+        case ToolCall() | ToolResult() | Image() | Reasoning() | ToolDefinition() | Opaque():
+            return {}
+        case _:
+            assert_never(part)
+
+
+def _control_of(mark: Mark) -> bytes:
+    return encoded({"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl})

@@ -1,0 +1,242 @@
+"""Edits, and `apply`, which alone changes anything.
+
+An edit names its target by key, says which stage wants it and why, and what it costs or saves in tokens.
+Every difference between the client's body and ours is one. Applied to an equal history, an edit gives equal
+bytes, for ever: what it puts in is fixed when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from msgspec import Struct, structs
+
+from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Role
+from .identity import derived
+
+
+class Target(Struct, frozen=True):
+    """The part with this key; `nth` tells apart those that say nothing and share it."""
+
+    key: Key
+    nth: int = 0
+
+
+class Change(Struct, frozen=True, kw_only=True, tag=True):
+    """What all edits say. Tokens are estimates of the target before and after.
+
+    `required`: without it the provider would refuse the request. `committed`: the edit reaches into what the
+    provider has cached; the ledger holds it as part of a batch that pays.
+    """
+
+    stage: str
+    reason: str
+    target: Target
+    tokens_before: int = 0
+    tokens_after: int = 0
+    required: bool = False
+    committed: bool = False
+
+
+class Replace(Change, frozen=True, kw_only=True):
+    """The target says something else. The new part takes over place, key, mark and unknown members."""
+
+    part: Part
+
+
+class InsertBefore(Change, frozen=True, kw_only=True):
+    """A part of ours before the target; with `role`, as a message of its own."""
+
+    part: Part
+    role: Role | None = None
+
+
+class InsertAfter(Change, frozen=True, kw_only=True):
+    """A part of ours behind the target; with `role`, as a message of its own."""
+
+    part: Part
+    role: Role | None = None
+
+
+class Remove(Change, frozen=True, kw_only=True):
+    """The target leaves."""
+
+
+class Move(Change, frozen=True, kw_only=True):
+    """The target goes to stand right behind (or before) another part, in that part's message."""
+
+    to: Target
+    before: bool = False
+
+
+class PlaceMark(Change, frozen=True, kw_only=True):
+    """A cache breakpoint is set on the target, or taken away (None). Marks are no part of the prompt [B1]."""
+
+    mark: Mark | None
+
+
+Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A retroactive edit that was wanted and not made: what it would have broken and saved, in tokens."""
+
+    stage: str
+    reason: str
+    targets: int
+    breaks_tokens: int
+    saves_tokens: int
+
+
+def target_of(part: Part) -> Target:
+    """The target that names `part`."""
+    return Target(part.key, part.nth)
+
+
+class _Bench:
+    """The conversation while edits are applied: lists where an edit touches, the client's tuples elsewhere."""
+
+    def __init__(self, conversation: Conversation, since: int) -> None:
+        self.conversation = conversation
+        self.messages: list[Message] = list(conversation.messages)
+        self.parts: dict[int, list[Part]] = {}
+        self.behind: dict[Target, int] = {}
+        self.lead: dict[int, list[Message]] = {}
+        self.trail: dict[int, list[Message]] = {}
+        self.since = since
+        self.places: dict[Target, int] = {}
+        self._index(since, len(self.messages))
+        for place, parts in ((TOOLS, conversation.tools), (SYSTEM, conversation.system)):
+            for part in parts:
+                self.places[target_of(part)] = place
+
+    def _index(self, start: int, stop: int) -> None:
+        for place in range(start, stop):
+            for part in self.messages[place].parts:
+                self.places[Target(part.key, part.nth)] = place
+
+    def find(self, target: Target) -> tuple[int, list[Part], int] | None:
+        place = self.places.get(target)
+        if place is None and self.since:
+            self._index(0, self.since)
+            self.since = 0
+            place = self.places.get(target)
+        if place is None:
+            return None
+        parts = self.opened(place)
+        for at, part in enumerate(parts):
+            if part.key == target.key and part.nth == target.nth:
+                return place, parts, at
+        return None
+
+    def opened(self, place: int) -> list[Part]:
+        if place not in self.parts:
+            source = {TOOLS: self.conversation.tools, SYSTEM: self.conversation.system}.get(place)
+            self.parts[place] = list(self.messages[place].parts if source is None else source)
+        return self.parts[place]
+
+    def closed(self) -> Conversation:
+        changes: dict[str, object] = {}
+        if TOOLS in self.parts:
+            changes |= {"tools": tuple(self.parts.pop(TOOLS)), "tools_changed": True}
+        if SYSTEM in self.parts:
+            changes |= {"system": tuple(self.parts.pop(SYSTEM)), "system_changed": True}
+        for place, parts in self.parts.items():
+            self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
+        if self.lead or self.trail:
+            spread: list[Message] = []
+            for place, message in enumerate(self.messages):
+                spread += [*self.lead.get(place, ()), message, *self.trail.get(place, ())]
+            self.messages = spread
+        return structs.replace(self.conversation, messages=tuple(self.messages), **changes)
+
+
+TOOLS, SYSTEM = -1, -2
+
+
+def apply(conversation: Conversation, edits: Sequence[Edit], since: int = 0) -> tuple[Conversation, tuple[Edit, ...]]:
+    """`conversation` after `edits` in their order, and those that found their target.
+
+    `since` is the first message an edit is likely to touch, a hint that saves looking at the others.
+    """
+    if not edits:
+        return conversation, ()
+    bench = _Bench(conversation, since)
+    done = tuple(edit for edit in edits if _apply_one(bench, edit))
+    return (bench.closed() if done else conversation), done
+
+
+def _apply_one(bench: _Bench, edit: Edit) -> bool:
+    found = bench.find(edit.target)
+    if found is None:
+        return False
+    place, parts, at = found
+    old = parts[at]
+    match edit:
+        case Replace(part=part):
+            parts[at] = _successor(part, old)
+        case InsertBefore(part=part, role=role) if role is not None:
+            bench.lead.setdefault(place, []).append(_message(edit, part, role))
+        case InsertAfter(part=part, role=role) if role is not None:
+            bench.trail.setdefault(place, []).append(_message(edit, part, role))
+        case InsertBefore(part=part):
+            parts.insert(at, _made(edit, part))
+        case InsertAfter(part=part):
+            further = bench.behind.get(edit.target, 0) + 1
+            bench.behind[edit.target] = further
+            parts.insert(at + further, _made(edit, part))
+        case Remove():
+            del parts[at]
+        case Move(to=to, before=before):
+            return _move(bench, (parts, at), to, before=before)
+        case PlaceMark(mark=mark):
+            parts[at] = _marked(old, mark)
+        case _:
+            assert_never(edit)
+    return True
+
+
+def _move(bench: _Bench, source: tuple[list[Part], int], to: Target, *, before: bool) -> bool:
+    parts, at = source
+    part = parts[at]
+    goal = bench.find(to)
+    if goal is None or goal[1][goal[2]] is part:
+        return False
+    place, others, there = goal
+    del parts[at]
+    if others is parts and at < there:
+        there -= 1
+    if not before:
+        bench.behind[to] = bench.behind.get(to, 0) + 1
+        there += bench.behind[to]
+    others.insert(there, part)
+    bench.places[target_of(part)] = place
+    return True
+
+
+def _successor(part: Part, old: Part) -> Part:
+    base = old.raw if old.raw is not None else old.base
+    return structs.replace(part, raw=None, base=base, key=old.key, nth=old.nth, mark=old.mark)
+
+
+def _marked(old: Part, mark: Mark | None) -> Part:
+    base = old.raw if old.raw is not None else old.base
+    return structs.replace(old, raw=None, base=base, mark=mark)
+
+
+def _made(edit: InsertBefore | InsertAfter, part: Part) -> Part:
+    """A part of ours gets a key derived from its place, so that marks and later edits can name it."""
+    return structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}")) if part.key == NO_KEY else part
+
+
+def _message(edit: InsertBefore | InsertAfter, part: Part, role: Role) -> Message:
+    return Message(role=role, parts=(_made(edit, part),))
+
+
+def by_stage(edits: Iterable[Edit]) -> dict[str, int]:
+    """How many edits each stage made."""
+    counts: dict[str, int] = {}
+    for edit in edits:
+        counts[edit.stage] = counts.get(edit.stage, 0) + 1
+    return counts

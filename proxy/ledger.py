@@ -1,0 +1,387 @@
+"""What was promised about a conversation, and how far the provider has seen it.
+
+A *promise* is a decision recorded under an anchor key: made when the history was prefix P, it holds for every
+later history that extends P, and for no other. Replaying promises gives every request of a conversation the
+bytes that were sent before, whatever the policy says by then.
+
+A *branch* is one line of a conversation as it was last sent: the keys of its parts, its promises, the values
+frozen at its start, and a *frontier* for each upstream and model: when a request last succeeded there, and
+what the provider said it cost. A fork or a rewind makes a new branch that starts with all promises; those
+whose anchor is not in its history are never looked up.
+
+The ledger is memory. A store behind it is asked once per conversation root and told of every change; what it
+cannot do is its own business and never a request's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from .conversation import Key, Message, Part
+from .edits import Edit, Target
+from .identity import digest
+from .usage import Usage
+
+SHORT = 8
+"""Bytes of a key kept per part of a branch: enough to tell two parts of one conversation apart."""
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model."""
+
+    anchor: Key
+    stage: str
+    edits: tuple[Edit, ...] = ()
+    announces: tuple[tuple[str, str], ...] = ()
+
+
+class Spelling(Struct, frozen=True):
+    """A tool definition as first sent: what it says, and its bytes without a cache mark."""
+
+    name: str
+    says: bytes
+    raw: bytes
+
+
+class Frozen(Struct, frozen=True):
+    """What holds from the first request of a branch on: volatile values by (field, scope), tools in order."""
+
+    values: Mapping[str, tuple[str, ...]] = {}
+    tools: tuple[Spelling, ...] = ()
+
+
+class Frontier(Struct, frozen=True, kw_only=True):
+    """How far one upstream and model has seen a branch.
+
+    `at`: start of the last successful request, seconds since the epoch: lifetimes count from there [B10].
+    `parts`: how many keyed parts that request had; `estimate`: our token estimate of it; `tail`: the part
+    that carried its last cache mark; `ttl_s`: lifetime asked for by that mark, seconds; `setting`: digest of
+    tools and system as sent.
+    """
+
+    upstream: str
+    model: str
+    setting: bytes
+    at: float
+    parts: int
+    estimate: int
+    usage: Usage | None = None
+    tail: Target | None = None
+    tail_parts: int = 0
+    ttl_s: float | None = None
+    rent: float = 0.0
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """One line of a conversation as last sent; see the module's prose.
+
+    `turns`: requests sent; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
+    answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
+    it; `policy`: digest of the policy it is pinned to.
+    """
+
+    id: Key
+    root: Key
+    session: str
+    keys: bytes
+    policy: bytes
+    touched: float
+    turns: int = 0
+    promises: Mapping[Key, tuple[Promise, ...]] = {}
+    frozen: Frozen = Frozen()
+    frontiers: tuple[Frontier, ...] = ()
+    answers: tuple[str, ...] = ()
+    answered: bool = False
+    rewritten: bool = False
+
+    def frontier(self, upstream: str, model: str, setting: bytes | None = None) -> Frontier | None:
+        """The newest frontier at an upstream and model, of one setting if given."""
+        fitting = [f for f in self.frontiers if f.upstream == upstream and f.model == model and setting in (None, f.setting)]
+        return max(fitting, key=lambda f: f.at, default=None)
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a request stands: `common` leading keyed parts were sent before along `branch`.
+
+    `broke`: the branch had gone on otherwise behind them, so what follows is new to the provider.
+    """
+
+    branch: Branch | None
+    common: int
+    broke: bool
+
+
+class Recent(Struct, frozen=True):
+    """The last request of a conversation, read: messages as the client wrote them and as they were sent.
+
+    `reach`: the highest message that an edit across messages was bound to; below it nothing may be reused
+    on its own.
+    """
+
+    client: tuple[Message, ...]
+    sent: tuple[Message, ...]
+    reach: int
+    branch: Key
+    size: int
+
+
+class Commit(Struct, frozen=True, kw_only=True):
+    """What a rewrite asks the ledger to remember when it is sent."""
+
+    root: Key
+    base: Key | None
+    fork: bool
+    session: str
+    keys: bytes
+    policy: bytes
+    promises: tuple[Promise, ...]
+    carried: frozenset[tuple[Key, str]]
+    frozen: Frozen
+    rewritten: bool
+    frontier: Frontier
+    recent: Recent | None
+    recall: bytes
+
+
+class Ticket(Struct, frozen=True, kw_only=True):
+    """A request on its way: what it carries, and the branch as it was before."""
+
+    commit: Commit
+    branch: Key
+    before: Branch | None
+    added: tuple[Promise, ...]
+    number: int
+
+
+class Store(Protocol):
+    """Where branches outlive the process. Write-behind; a fault inside is logged there and stays there."""
+
+    def load(self, root: Key) -> Iterable[Branch]:
+        """The branches of a conversation root."""
+
+    def save(self, branch: Branch, added: Sequence[Promise]) -> None:
+        """A branch changed; `added` are its new promises."""
+
+    def strike(self, branch: Branch, struck: Sequence[Promise]) -> None:
+        """Promises that no request carries any more leave."""
+
+    def policy(self, digest: bytes) -> bytes | None:
+        """A policy that a branch is pinned to, as it was encoded."""
+
+    def keep_policy(self, digest: bytes, encoded: bytes) -> None:
+        """Remember a policy for the branches pinned to it."""
+
+
+class Ledger:
+    """All branches of a process, bounded by conversations and by the bytes of recent requests."""
+
+    def __init__(self, store: Store | None = None, *, conversations: int = 4000, recent_bytes: int = 96 << 20) -> None:
+        self._store = store
+        self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
+        self._recent: OrderedDict[bytes, list[Recent]] = OrderedDict()
+        self._policies: dict[bytes, bytes] = {}
+        self._flying: dict[int, Ticket] = {}
+        self._counter = 0
+        self._conversations = conversations
+        self._recent_limit = recent_bytes
+        self._recent_bytes = 0
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def branches(self, root: Key) -> dict[Key, Branch]:
+        """The branches that open with `root`, from memory or the store."""
+        known = self._roots.get(root)
+        if known is None:
+            known = {branch.id: branch for branch in self._store.load(root)} if self._store is not None else {}
+            if known:
+                self._roots[root] = known
+        return known
+
+    def place(self, keys: bytes, root: Key, session: str, call_ids: Iterable[str], *, opening: bool) -> Place:
+        """Where a request with these part keys stands.
+
+        Longest common beginning first; among equals the same session, then the answer it continues, then
+        the newest. An `opening` request (no answer in it yet) joins a branch only as its own retry or by its
+        session: another conversation may have begun with the same words.
+        """
+        ids = set(call_ids)
+        best: tuple[tuple[int, bool, bool, bool, float], Branch, int] | None = None
+        for branch in self.branches(root).values():
+            common = _common(branch.keys, keys)
+            whole = common * SHORT == len(branch.keys)
+            mine = bool(session) and branch.session == session
+            if opening and not mine and not (whole and len(keys) == len(branch.keys) and not branch.answered):
+                continue
+            rank = (common, mine, not ids.isdisjoint(branch.answers), whole, branch.touched)
+            if common and (best is None or rank > best[0]):
+                best = (rank, branch, common)
+        if best is None:
+            return Place(branch=None, common=0, broke=False)
+        _, branch, common = best
+        return Place(branch=branch, common=common, broke=common * SHORT < len(branch.keys))
+
+    def recall(self, name: bytes) -> Sequence[Recent]:
+        """Recent requests filed under `name`, newest last."""
+        return self._recent.get(name, ())
+
+    def policy(self, digest_: bytes) -> bytes | None:
+        """The encoded policy with this digest, if a branch was ever pinned to it."""
+        found = self._policies.get(digest_)
+        if found is None and self._store is not None:
+            found = self._store.policy(digest_)
+            if found is not None:
+                self._policies[digest_] = found
+        return found
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def keep_policy(self, digest_: bytes, encode: Callable[[], bytes]) -> None:
+        """Remember a policy, so that branches pinned to it find it after a reload or a restart."""
+        if digest_ not in self._policies:
+            self._policies[digest_] = encode()
+            if self._store is not None:
+                self._store.keep_policy(digest_, self._policies[digest_])
+
+    def commit(self, commit: Commit) -> Ticket:
+        """The request leaves now: from here on its promises hold, for itself and for those beside it."""
+        known = self.branches(commit.root)
+        self._roots[commit.root] = known
+        self._roots.move_to_end(commit.root)
+        before = known.get(commit.base) if commit.base is not None else None
+        promises, added = _with(before.promises if before else {}, commit.promises)
+        number = self._counter = self._counter + 1
+        fresh = before is None or commit.fork
+        branch_id = digest(b"branch", commit.root, commit.keys, number.to_bytes(8, "big")) if before is None or fresh else before.id
+        known[branch_id] = branch = Branch(
+            id=branch_id,
+            root=commit.root,
+            session=commit.session or (before.session if before else ""),
+            keys=commit.keys,
+            policy=commit.policy,
+            touched=commit.frontier.at,
+            turns=(before.turns if before else 0) + 1,
+            promises=promises,
+            frozen=commit.frozen,
+            frontiers=before.frontiers if before else (),
+            answers=(),
+            answered=False,
+            rewritten=commit.rewritten or (before is not None and before.rewritten),
+        )
+        ticket = Ticket(commit=commit, branch=branch_id, before=None if fresh else before, added=added, number=number)
+        self._flying[number] = ticket
+        if commit.recent is not None:
+            self._file(commit.recall, structs.replace(commit.recent, branch=branch_id))
+        if self._store is not None:
+            self._store.save(branch, tuple(p for ps in promises.values() for p in ps) if fresh else added)
+        self._bound()
+        return ticket
+
+    def settle(self, ticket: Ticket, usage: Usage | None, answers: tuple[str, ...], *, success: bool) -> None:
+        """The answer is known. Success moves the frontier; a refusal strikes what nothing else carries.
+
+        `success`: the provider took the request (an answer began); a 529 or an error is none.
+        """
+        self._flying.pop(ticket.number, None)
+        known = self._roots.get(ticket.commit.root, {})
+        branch = known.get(ticket.branch)
+        if branch is None:
+            return
+        if success:
+            known[branch.id] = branch = _settled(branch, ticket.commit, usage, answers)
+            if self._store is not None:
+                self._store.save(branch, ())
+        else:
+            self._withdraw(known, branch, ticket)
+
+    def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
+        held = frozenset[tuple[Key, str]]().union(*(other.commit.carried for other in self._flying.values()))
+        struck = tuple(p for p in ticket.added if (p.anchor, p.stage) not in held)
+        latest = branch.keys == ticket.commit.keys and not branch.answered
+        if latest and not any(other.branch == branch.id for other in self._flying.values()):
+            if ticket.before is None:
+                del known[branch.id]
+                if self._store is not None:
+                    self._store.strike(structs.replace(branch, keys=b""), tuple(p for ps in branch.promises.values() for p in ps))
+                return
+            branch = structs.replace(branch, keys=ticket.before.keys, answers=ticket.before.answers, answered=ticket.before.answered)
+        known[branch.id] = branch = structs.replace(branch, promises=_without(branch.promises, struck))
+        if self._store is not None:
+            self._store.strike(branch, struck)
+
+    def _file(self, name: bytes, recent: Recent) -> None:
+        kept = [old for old in self._recent.pop(name, ()) if old.branch != recent.branch][-3:]
+        self._recent[name] = [*kept, recent]
+        self._recent_bytes = sum(r.size for rs in self._recent.values() for r in rs) if len(self._recent) < 64 else self._recent_bytes + recent.size
+        while self._recent_bytes > self._recent_limit and len(self._recent) > 1:
+            _, dropped = self._recent.popitem(last=False)
+            self._recent_bytes -= sum(r.size for r in dropped)
+
+    def _bound(self) -> None:
+        while len(self._roots) > self._conversations:
+            self._roots.popitem(last=False)
+
+
+def _common(mine: bytes, theirs: bytes) -> int:
+    """How many leading keys are equal."""
+    low, high = 0, min(len(mine), len(theirs)) // SHORT
+    if mine[: high * SHORT] == theirs[: high * SHORT]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if mine[: middle * SHORT] == theirs[: middle * SHORT]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _with(held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise]) -> tuple[Mapping[Key, tuple[Promise, ...]], tuple[Promise, ...]]:
+    """Promises with new ones; write-once: what stands under an anchor and stage stays."""
+    result: dict[Key, tuple[Promise, ...]] | None = None
+    added: list[Promise] = []
+    for promise in new:
+        standing = (held if result is None else result).get(promise.anchor, ())
+        if any(p.stage == promise.stage for p in standing):
+            continue
+        result = dict(held) if result is None else result
+        result[promise.anchor] = (*standing, promise)
+        added.append(promise)
+    return (held if result is None else result), tuple(added)
+
+
+def _without(held: Mapping[Key, tuple[Promise, ...]], struck: Sequence[Promise]) -> Mapping[Key, tuple[Promise, ...]]:
+    if not struck:
+        return held
+    gone = {(p.anchor, p.stage) for p in struck}
+    result: dict[Key, tuple[Promise, ...]] = {}
+    for anchor, promises in held.items():
+        kept = tuple(p for p in promises if (p.anchor, p.stage) not in gone)
+        if kept:
+            result[anchor] = kept
+    return result
+
+
+def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...]) -> Branch:
+    frontier = structs.replace(commit.frontier, usage=usage)
+    kept = [f for f in branch.frontiers if (f.upstream, f.model, f.setting) != (frontier.upstream, frontier.model, frontier.setting)]
+    latest = branch.keys == commit.keys
+    return structs.replace(
+        branch,
+        frontiers=(*kept[-3:], frontier),
+        answers=answers if latest else branch.answers,
+        answered=branch.answered or latest,
+    )
+
+
+def packed(messages: Iterable[Message]) -> bytes:
+    """The short keys of all parts that say something."""
+    return b"".join(part.key[:SHORT] for message in messages for part in message.parts if not part.nth)
+
+
+def keyed(parts: Iterable[Part]) -> int:
+    """How many of the parts say something."""
+    return sum(not part.nth for part in parts)

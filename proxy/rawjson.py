@@ -1,0 +1,117 @@
+"""Open and close JSON without respelling it.
+
+`members` and `items` open one level of a JSON value and give the client's own slices; `closed_object` and
+`closed_array` put slices together again. Number literals, escapes, inner spacing and key order of what is
+not opened stay as they came. `repair` mends, in the bytes, what no strict parser reads [A4].
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from .errors import BodyError
+
+_object = msgspec.json.Decoder(dict[str, Raw])
+_array = msgspec.json.Decoder(list[Raw])
+_encode = msgspec.json.Encoder().encode
+
+REPLACEMENT = b"\\ufffd"
+NUL = b"\\u0000"
+
+# A run of \uXXXX escapes, with the backslashes before it so that an escaped backslash is not taken for one.
+_ESCAPES = re.compile(rb"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([dD][89a-fA-F][0-9a-fA-F]{2}|0000)")
+
+
+def members(raw: Raw | bytes) -> list[tuple[str, Raw]]:
+    """The members of a JSON object in order, values as the client's slices.
+
+    Raises BodyError where the value is not an object, is not valid JSON, or names a key twice: such an
+    object cannot be opened and closed again without deciding which value was meant.
+    """
+    try:
+        opened = _object.decode(raw)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"not a JSON object: {error}") from None
+    pairs = list(opened.items())
+    compact = 1 + sum(len(memoryview(value)) + 2 for _, value in pairs)
+    compact += sum(len(key) + 2 if key.isascii() else len(_encode(key)) for key, _ in pairs)
+    if compact != len(memoryview(raw)) and not (not pairs and len(memoryview(raw)) == 2):
+        _refuse_twins(raw, len(pairs))
+    return pairs
+
+
+def _refuse_twins(raw: Raw | bytes, distinct: int) -> None:
+    """Raise BodyError if the outermost object has more members than `distinct` keys."""
+    counts = [0]
+
+    def count(pairs: Sequence[tuple[str, object]]) -> None:
+        counts[0] = len(pairs)  # called innermost first, so the outermost object is the last one
+
+    json.loads(bytes(memoryview(raw)), object_pairs_hook=count)
+    if counts[0] != distinct:
+        raise BodyError("a key stands twice in one JSON object")
+
+
+def items(raw: Raw | bytes) -> list[Raw]:
+    """The elements of a JSON array as the client's slices. Raises BodyError where it is none."""
+    try:
+        return _array.decode(raw)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"not a JSON array: {error}") from None
+
+
+def encoded(value: object) -> bytes:
+    """`value` as compact JSON, UTF-8, not escaped beyond need."""
+    return _encode(value)
+
+
+def closed_object(pairs: Iterable[tuple[str, Raw | bytes]]) -> bytes:
+    """An object of the given members, without spaces, values as they are."""
+    pieces: list[Raw | bytes] = []
+    for key, value in pairs:
+        pieces += (b"," if pieces else b"{", _encode(key), b":", value)
+    pieces.append(b"}" if pieces else b"{}")
+    return b"".join(pieces)
+
+
+def closed_array(elements: Iterable[Raw | bytes]) -> bytes:
+    """An array of the given elements, without spaces, elements as they are."""
+    return b"[" + b",".join(elements) + b"]"
+
+
+def is_string(raw: Raw | bytes) -> bool:
+    """Whether the value is a JSON string."""
+    return bytes(memoryview(raw)[:1]) == b'"'
+
+
+def is_array(raw: Raw | bytes) -> bool:
+    """Whether the value is a JSON array."""
+    return bytes(memoryview(raw)[:1]) == b"["
+
+
+def owned(raw: Raw) -> Raw:
+    """A copy that stands alone: a slice would keep its whole body in memory."""
+    return raw.copy()
+
+
+def repair(body: bytes) -> tuple[bytes, int]:
+    """Replace lone surrogate escapes and NUL by U+FFFD; the new bytes and how many were replaced.
+
+    Both are refused as invalid JSON by the strict parsers of providers [A4], or cut the text at the NUL.
+    Deterministic, and done on the bytes: whole pairs and everything else stay as they were.
+    """
+    replaced = 0
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        nonlocal replaced
+        if match[4] is None:
+            return match[0]
+        replaced += 1
+        return REPLACEMENT
+
+    return _ESCAPES.sub(mend, body), replaced

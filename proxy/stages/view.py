@@ -1,0 +1,114 @@
+"""What a stage is shown, and what it may propose.
+
+A stage is a module with a `NAME`, a `Config` (its part of a policy file) and a pure function
+`propose(view, config) -> Proposal`. It never changes anything: it names edits, and `edits.apply` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from ..agents import Agent
+from ..conversation import Conversation, Part
+from ..edits import Edit, Held, Target, target_of
+from ..ledger import Frozen, Place, Promise
+from ..models import ModelFacts
+from ..rules import Rules
+
+
+class Region(Enum):
+    """Where a part stands that we have not sent before.
+
+    ADOPTED: the provider has seen it as the client wrote it (its own answer, or a conversation first met in
+    mid-life): only what is required may change it. NEW: the provider has not cached it; causal edits apply.
+    """
+
+    ADOPTED = "adopted"
+    NEW = "new"
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the world says about a request; the core asks for nothing else.
+
+    `now`: wall-clock seconds at the request's start. `tenant`: who pays, as bytes that are no key. `scale`:
+    the provider's tokens per estimated token, learned from its usage. `session`: what names the session, ""
+    where nothing does.
+    """
+
+    now: float
+    tenant: bytes
+    model: ModelFacts
+    upstream: str
+    session: str = ""
+    agent: Agent = Agent()
+    scale: float = 1.0
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """The conversation as the stages before left it, and what is known about it.
+
+    `start`: the first message that may hold parts not sent before. `regions`: those parts, by target; what is
+    in neither region was sent before, or is ours. `frozen` and `announced` (field to value) come from the
+    ledger along this history. `estimate`: tokens of the whole prompt, before calibration.
+    """
+
+    conversation: Conversation
+    rules: Rules
+    facts: Facts
+    place: Place
+    start: int
+    regions: Mapping[Target, Region]
+    frozen: Frozen
+    announced: Mapping[str, str]
+
+    def fresh(self) -> Iterator[tuple[int, Part, Region]]:
+        """Message place, part and region of each of the client's parts that was not sent before."""
+        messages = self.conversation.messages
+        for at in range(self.start, len(messages)):
+            for part in messages[at].parts:
+                region = self.regions.get(target_of(part))
+                if region is not None:
+                    yield at, part, region
+
+    def region(self, part: Part) -> Region | None:
+        """The region of one part; None where it was sent before or is ours."""
+        return self.regions.get(target_of(part))
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """What a stage wants.
+
+    `promises` are applied now and remembered; `edits` are applied now and decided anew each time (marks, and
+    what follows from `frozen`). `frozen` replaces what the ledger holds of it. `held`: wanted, but not now.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    held: tuple[Held, ...] = ()
+    frozen: Frozen | None = None
+
+
+NOTHING = Proposal()
+
+C = TypeVar("C", contravariant=True)
+
+
+class Stage(Protocol[C]):
+    """A stage module."""
+
+    NAME: str
+
+    def propose(self, view: View, config: C) -> Proposal:
+        """What this stage wants done."""
+
+
+def causal(name: str, edits: list[Edit]) -> Proposal:
+    """Edits that depend on their own target and what stands before it, each promised under that target."""
+    anchored: dict[bytes, list[Edit]] = {}
+    for edit in edits:
+        anchored.setdefault(edit.target.key, []).append(edit)
+    return Proposal(promises=tuple(Promise(anchor=key, stage=name, edits=tuple(group)) for key, group in anchored.items()))
