@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "sse", "shipped"},
     {"conversation"},
-    {"identity", "edits", "usage", "models", "tokens"},
+    {"identity", "edits", "usage", "answer", "models", "tokens"},
     {"ledger", "economics"},
     {"stages", "dialects"},
     {"policy"},
