@@ -1,0 +1,142 @@
+"""The server's settings and where they come from: a flag, else a `STET_*` variable, else the file, else a default.
+
+Every setting is one line of a table. A value that cannot be used is reported with the place it came from and what
+to write instead; variables with our prefix that are no setting are left alone, for Kubernetes makes up
+`STET_PORT=tcp://...` for a service named `stet`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..errors import SettingsError
+from ..yamlfile import Document, read
+from . import values
+from .values import DEFAULT_UPSTREAMS, Address, UnusableError, Upstream, UpstreamEntry
+
+Mode: TypeAlias = Literal["apply", "observe"]
+LogFormat: TypeAlias = Literal["console", "json"]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All that `stet serve` can be told.
+
+    `max_body` is in bytes, plain or compressed; `drain` in seconds. `allowed_hosts` are names a `Host` header may
+    carry beside loopback names and addresses; `*` allows any. `state` is a directory or `memory`. `policy` is a
+    file or the name of a shipped one.
+    """
+
+    listen: Address = Address("127.0.0.1", 8787)
+    admin: Address | None = Address("127.0.0.1", 8788)
+    admin_token: str | None = None
+    upstreams: Mapping[str, Upstream] = DEFAULT_UPSTREAMS
+    default_upstream: str = "anthropic"
+    policy: str = "default"
+    state: str = ""
+    mode: Mode = "apply"
+    log: LogFormat = "console"
+    allowed_hosts: tuple[str, ...] = ()
+    max_body: int = 64 * 1024 * 1024
+    drain: float = 60.0
+    websocket: Literal["refuse"] = "refuse"
+
+    def __repr__(self) -> str:
+        """Everything but the token."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__ if name != "admin_token"}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+class FileSettings(Struct, frozen=True):
+    """The server file. Every key is optional; `stet schema server` prints this as JSON Schema."""
+
+    listen: str | None = None
+    admin: str | None = None
+    admin_token: str | None = None
+    upstreams: dict[str, str | UpstreamEntry] | None = None
+    default_upstream: str | None = None
+    policy: str | None = None
+    state: str | None = None
+    mode: Mode | None = None
+    log: LogFormat | None = None
+    allowed_hosts: list[str] | None = None
+    max_body: int | str | None = None
+    drain: int | float | str | None = None
+    websocket: Literal["refuse", "tunnel"] | None = None
+
+
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "listen": values.address,
+    "admin": values.admin,
+    "admin_token": values.text,
+    "upstreams": values.upstreams,
+    "default_upstream": values.text,
+    "policy": values.text,
+    "state": values.text,
+    "mode": values.one_of("apply", "observe"),
+    "log": values.one_of("console", "json"),
+    "allowed_hosts": values.hosts,
+    "max_body": values.size,
+    "drain": values.duration,
+    "websocket": values.websocket,
+}
+"""Every setting by name; its flag is `--name`, its variable `STET_NAME`, its key in the file the name itself."""
+
+
+def default_state(env: Mapping[str, str]) -> str:
+    """Return the directory for what outlives the process: below XDG_STATE_HOME."""
+    home = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".local" / "state")
+    return str(Path(home) / "stet")
+
+
+def resolve(
+    flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    """Return the settings in force. Raises SettingsError or ConfigError, naming the place and the cure.
+
+    `flags` maps setting names to values as given, None for those that were not. `file` comes from `--config`, else
+    from `STET_CONFIG`.
+    """
+    env = os.environ if env is None else env
+    path = file or (Path(env["STET_CONFIG"]) if env.get("STET_CONFIG") else None)
+    document = read(path) if path else None
+    from_file = document.convert(FileSettings) if document else FileSettings()
+    found: dict[str, Any] = {"state": default_state(env)}
+    for name, parse in _PARSERS.items():
+        given = (flags or {}).get(name)
+        variable = f"STET_{name.upper()}"
+        if given is not None and given != []:
+            found[name] = _parsed(parse, given, f"--{name.replace('_', '-')}")
+        elif env.get(variable):
+            found[name] = _parsed(parse, env[variable], variable)
+        elif (written := getattr(from_file, name)) is not None and document:
+            found[name] = _parsed(parse, _beside(path, name, written), (document, name))
+    settings = Settings(**found)
+    if settings.default_upstream not in settings.upstreams:
+        known = ", ".join(settings.upstreams)
+        raise SettingsError(
+            f"no upstream is named '{settings.default_upstream}'", "default_upstream", f"write one of {known}"
+        )
+    return settings
+
+
+def _parsed(parse: Callable[[Any], Any], value: Any, place: str | tuple[Document, str]) -> Any:
+    try:
+        return parse(value)
+    except UnusableError as fault:
+        if isinstance(place, str):
+            raise SettingsError(fault.message, place, fault.cure) from fault
+        document, name = place
+        raise document.error((name,), f"{fault.message}; {fault.cure}") from fault
+
+
+def _beside(file: Path | None, name: str, written: Any) -> Any:
+    """A relative path in the file is relative to the file; a bare word is a name (`default`, `memory`)."""
+    if file is None or name not in {"policy", "state"} or not isinstance(written, str):
+        return written
+    is_path = "/" in written or written.endswith((".yaml", ".yml"))
+    return str(file.parent / Path(written).expanduser()) if is_path else written

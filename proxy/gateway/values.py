@@ -1,0 +1,205 @@
+"""Setting values: from the text of a flag, a variable or a file to what the server uses.
+
+Each reader takes what was given and returns the value, or raises UnusableError with the cure; where the value came
+from is the caller's knowledge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+_MIB = 1024 * 1024
+_LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost", "ip6-loopback"})
+
+
+class UnusableError(ValueError):
+    """A value that cannot be used: (what is wrong, what to write instead)."""
+
+    def __init__(self, message: str, cure: str) -> None:
+        super().__init__(message, cure)
+        self.message, self.cure = message, cure
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address, without a port) is this machine's loopback."""
+    name = host.strip("[]").lower().rstrip(".")
+    if name in _LOOPBACK_NAMES or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Address(Struct, frozen=True):
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Upstream(Struct, frozen=True):
+    """A provider by name. `url` has no trailing slash; `profile` names its facts in models.yaml."""
+
+    name: str
+    url: str
+    profile: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The value of the `Host` header towards it."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def origin(self) -> str:
+        """Scheme and host: what may be shown."""
+        return f"{urlsplit(self.url).scheme}://{self.host}"
+
+
+DEFAULT_UPSTREAMS: Mapping[str, Upstream] = MappingProxyType(
+    {
+        "anthropic": Upstream("anthropic", "https://api.anthropic.com"),
+        "openai": Upstream("openai", "https://api.openai.com"),
+        "gemini": Upstream("gemini", "https://generativelanguage.googleapis.com"),
+    }
+)
+
+
+class UpstreamEntry(Struct, frozen=True):
+    """An upstream in the file that says more than its URL."""
+
+    url: str
+    profile: str | None = None
+
+
+def address(value: Any) -> Address:
+    text = str(value).strip()
+    host, separator, port = text.rpartition(":")
+    bare = host.strip("[]")
+    if (
+        not separator
+        or not port.isdecimal()
+        or int(port) > 65535
+        or (":" in bare and not host.startswith("["))
+    ):
+        raise UnusableError(f"'{text}' is no address to listen on", "write HOST:PORT, as in 127.0.0.1:8787")
+    return Address(bare or "0.0.0.0", int(port))  # noqa: S104  ":8787" says all interfaces
+
+
+def admin(value: Any) -> Address | None:
+    return None if str(value).strip().lower() == "off" else address(value)
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)(i?)b?", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def size(value: Any) -> int:
+    found = _SIZE.fullmatch(str(value).strip())
+    if found is None:
+        raise UnusableError(f"'{value}' is no size", "write bytes or a unit, as in 64MiB")
+    number, letter, binary = found.groups()
+    size = int(float(number) * (1024 if binary else 1000) ** " kmg".index(letter.lower() or " "))
+    if size < _MIB:
+        raise UnusableError(f"{size} bytes is too small for any agent", "write at least 1MiB")
+    return size
+
+
+def duration(value: Any) -> float:
+    found = _DURATION.fullmatch(str(value).strip())
+    if found is None:
+        raise UnusableError(f"'{value}' is no duration", "write seconds or a unit, as in 60s")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+_UPSTREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_TAKEN_NAME = re.compile(r"stet|v\d+(?:alpha|beta)?\d*")
+
+
+def _upstream(name: str, url: str, profile: str | None) -> Upstream:
+    if not _UPSTREAM_NAME.fullmatch(name) or _TAKEN_NAME.fullmatch(name):
+        raise UnusableError(
+            f"'{name}' cannot name an upstream", "use lower-case letters and digits, not 'stet' or 'v1'"
+        )
+    parts = urlsplit(url.strip())
+    try:
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or parts.query:
+        raise UnusableError(
+            f"upstream '{name}' has no usable URL", "write http:// or https://, a host, maybe a path"
+        )
+    if parts.username or parts.password:
+        raise UnusableError(f"upstream '{name}' has a password in its URL", "let the agent send its own key")
+    plain = parts._replace(fragment="").geturl().rstrip("/")
+    return Upstream(name, plain, profile or parts.fragment or None)
+
+
+def upstreams(value: Any) -> Mapping[str, Upstream]:
+    """Read NAME=URL pairs (a list, or one text with commas) or the file's mapping, laid over the defaults.
+
+    A URL's fragment names the profile: `local=http://127.0.0.1:8000#vllm`.
+    """
+    named = dict(DEFAULT_UPSTREAMS)
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            wide = entry if isinstance(entry, UpstreamEntry) else UpstreamEntry(str(entry))
+            named[name] = _upstream(name, wide.url, wide.profile)
+        return named
+    pairs = value.split(",") if isinstance(value, str) else value
+    for pair in filter(None, (str(pair).strip() for pair in pairs)):
+        name, separator, url = pair.partition("=")
+        if not separator:
+            raise UnusableError(
+                f"'{pair}' is no upstream", "write NAME=URL, as in local=http://127.0.0.1:8000"
+            )
+        named[name.strip()] = _upstream(name.strip(), url, None)
+    return named
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def one_of(*words: str) -> Callable[[Any], str]:
+    def choose(value: Any) -> str:
+        word = str(value).strip().lower()
+        if word not in words:
+            raise UnusableError(f"'{value}' is not one of them", f"write {' or '.join(words)}")
+        return word
+
+    return choose
+
+
+def websocket(value: Any) -> str:
+    word = one_of("refuse", "tunnel")(value)
+    if word == "tunnel":
+        raise UnusableError(
+            "tunnelling a websocket is not built yet", "write refuse: agents then use plain HTTP"
+        )
+    return word
+
+
+def text(value: Any) -> str:
+    text = str(value).strip()
+    if not text:
+        raise UnusableError("is empty", "leave it out or give it a value")
+    return text
