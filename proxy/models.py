@@ -28,7 +28,7 @@ Tokens: TypeAlias = Annotated[int, Meta(ge=0, description="tokens")]
 Seconds: TypeAlias = Annotated[int, Meta(ge=1, description="seconds")]
 Multiplier: TypeAlias = Annotated[float, Meta(ge=0, le=100, description="in units of the base input price")]
 Regime: TypeAlias = Literal["breakpoints", "automatic", "prefix", "none"]
-ReasoningRule: TypeAlias = Literal["signed", "required", "free"]
+ReasoningRule: TypeAlias = Literal["signed", "required", "free", "as-sent"]
 Reporting: TypeAlias = Literal["always", "optional", "never"]
 
 UNKNOWN = "unknown"
@@ -94,13 +94,13 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_marks: int = 4
     """Marks in one request, the client's own included [B3 B103]."""
 
-    prefix_check: bool = False
+    prefix_check: bool = True
     """Signed thinking is bound to everything before it: preserved thinking [A45]."""
     last_turn_thinking: bool = False
     """The server itself drops thinking before the last turn [A47]."""
-    reasoning: ReasoningRule = "signed"
+    reasoning: ReasoningRule = "as-sent"
     """`signed`: blocks with a signature are checked, those without fail [A43]. `required`: unsigned, and all of it
-    must come back [A400 A410]. `free`: may be there or not."""
+    must come back [A400 A410]. `free`: may be there or not. `as-sent`: not known, so it leaves as it came."""
     redacted_thinking: bool = True
     """Are `redacted_thinking` blocks accepted in the history [A510]?"""
 
@@ -115,11 +115,11 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     keep_attribution: bool = False
     """Is a leading attribution block stripped upstream, so that it must leave as it came [D14]? Else it is frozen."""
 
-    tool_id_pattern: str = "^[a-zA-Z0-9_-]+$"
+    tool_id_pattern: str = "^.+$"
     """What a tool call's id must match [A24 A430]."""
-    tool_id_max: int = 64
+    tool_id_max: int = 256
     """Characters of a tool call's id [A207]."""
-    chat_tool_id_max: int = 40
+    chat_tool_id_max: int = 256
     """The same in the chat completions format [A104]."""
 
     image_tokens: int = 1568
@@ -210,7 +210,7 @@ class Models:
 
     @classmethod
     def load(cls, path: Path | None = None) -> Models:
-        """The shipped table, or it under the user's file at `path`.
+        """The shipped table, with the user's file at `path` laid over it.
 
         Raises ConfigErrors where the file is wrong, ConfigError where it cannot be read.
         """
