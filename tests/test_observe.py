@@ -1,0 +1,162 @@
+"""Alerts and dashboard ask for exactly the metrics that the gateway exports, by the labels that they have."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.gateway.metrics import METRICS
+
+OBSERVE = Path(__file__).resolve().parents[1] / "config" / "observe"
+
+SCRAPED = {"instance", "job"}
+"""Labels that Prometheus adds to everything it scrapes."""
+
+
+def series() -> dict[str, set[str]]:
+    """The labels of every series that the metrics make, by its name."""
+    made: dict[str, set[str]] = {}
+    for metric in METRICS:
+        labels = set(metric.labels) | SCRAPED
+        if metric.kind == "histogram":
+            made[f"{metric.name}_bucket"] = labels | {"le"}
+            made[f"{metric.name}_sum"] = made[f"{metric.name}_count"] = labels
+        else:
+            made[metric.name] = labels
+    return made
+
+
+def rules() -> list[dict[str, Any]]:
+    return [
+        rule
+        for group in yaml.safe_load((OBSERVE / "alerts.yaml").read_text())["groups"]
+        for rule in group["rules"]
+    ]
+
+
+def dashboard() -> dict[str, Any]:
+    return json.loads((OBSERVE / "dashboard.json").read_text())
+
+
+def targets() -> Iterator[tuple[str, str]]:
+    """Every query of the dashboard with its legend."""
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"], target["legendFormat"]
+
+
+def queries() -> list[str]:
+    variables = [one["definition"] for one in dashboard()["templating"]["list"] if one["type"] == "query"]
+    return [rule["expr"] for rule in rules()] + [expr for expr, _ in targets()] + variables
+
+
+def used(query: str) -> set[str]:
+    """The series of ours that a query names. Recorded ones have a colon and are not ours to export."""
+    return set(re.findall(r"(?<![\w:])stet_\w+(?![\w:])", query))
+
+
+def selected(query: str) -> Iterator[tuple[str, str]]:
+    """Every (series, label) in a selector's braces."""
+    for name, inside in re.findall(r"(stet_\w+)\{([^}]*)\}", query):
+        for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', inside)):
+            yield name, label
+
+
+def grouped(query: str) -> Iterator[tuple[str, set[str]]]:
+    """Every (label, series below it) of an aggregation `by (labels) (...)`."""
+    for match in re.finditer(r"\bby \(([^)]*)\) ?\(", query):
+        depth, end = 1, match.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(query[end], 0)
+            end += 1
+        for label in re.split(r",\s*", match[1]):
+            yield label, used(query[match.end() : end])
+
+
+def faults(query: str, known: dict[str, set[str]]) -> list[str]:
+    """Series that nobody exports, and labels that they do not have."""
+    unknown = [f"{name} is not exported" for name in used(query) - known.keys()]
+    pairs = [*selected(query), *((name, label) for label, names in grouped(query) for name in names)]
+    return unknown + [
+        f"{name} has no {label}" for name, label in pairs if label not in known.get(name, {label})
+    ]
+
+
+def test_every_query_asks_for_what_is_exported() -> None:
+    """No alert waits for a series that never comes, no panel stays empty for a misspelt label."""
+    known = series()
+    assert all(used(query) or "stet:" in query for query in queries())
+    assert [fault for query in queries() for fault in faults(query, known)] == []
+
+
+def test_every_metric_is_looked_at() -> None:
+    """What is exported is in an alert or on the dashboard: nothing is counted for nobody."""
+    asked = set().union(*(used(query) for query in queries()))
+    unused = [
+        metric.name
+        for metric in METRICS
+        if not asked & {metric.name, f"{metric.name}_bucket", f"{metric.name}_sum"}
+    ]
+    assert unused == []
+
+
+def test_recorded_series_are_recorded() -> None:
+    """An alert on a recorded series has the rule that records it."""
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    asked = set().union(*(re.findall(r"\bstet:[\w:]+", query) for query in queries()))
+    assert asked == recorded
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+    """Names are unique; the texts only use labels that the alert keeps."""
+    alerts = [rule for rule in rules() if "alert" in rule]
+    names = [rule["alert"] for rule in alerts]
+    assert sorted(set(names)) == sorted(names)
+    for rule in alerts:
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+        text = rule["annotations"]["summary"] + rule["annotations"]["description"]
+        kept = {label for label, _ in grouped(rule["expr"])} | (set() if " by " in rule["expr"] else SCRAPED)
+        kept |= {"upstream"} if "stet:" in rule["expr"] else set()
+        assert set(re.findall(r"\$labels\.(\w+)", text)) <= kept, rule["alert"]
+
+
+def test_legends_use_labels_that_the_query_keeps() -> None:
+    """A legend never reads `{{status}}`."""
+    for expr, legend in targets():
+        assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= {label for label, _ in grouped(expr)}, expr
+
+
+def test_panels_have_their_own_place_and_description() -> None:
+    """Panels do not overlap, fit the grid of 24 columns, have unique ids and say what they show."""
+    cells: set[tuple[int, int]] = set()
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        own = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & own, panel["title"]
+        cells |= own
+        assert panel["type"] == "row" or panel["description"]
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("sum(rate(stet_requets_total[5m]))", "stet_requets_total is not exported"),
+        ('stet_held_total{upstream="x"}', "stet_held_total has no upstream"),
+        ("sum by (class) (rate(stet_held_total[5m]))", "stet_held_total has no class"),
+        ("sum by (le) (rate(stet_added_seconds[5m]))", "stet_added_seconds is not exported"),
+    ],
+)
+def test_a_wrong_query_is_noticed(query: str, fault: str) -> None:
+    """The checks above can fail."""
+    assert fault in faults(query, series())
