@@ -1,0 +1,50 @@
+"""Run the embedded provider: `python -m proxy.simulator --port N`."""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from .agent import tour
+from .provider import Provider
+from .reply import echo
+from .server import Server
+from .settings import Settings
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Serve until cancelled; the first line on stdout is the URL."""
+    script = echo
+    if options.tour:
+        folder = Path(options.tour).resolve()
+        files = sorted(str(path) for path in folder.iterdir() if path.is_file())
+        script = tour(str(folder), files, options.turns)
+    settings = Settings(binding=options.binding, latency_s=options.latency, event_delay_s=options.event_delay)
+    server = await Server(Provider(settings, script), options.host, options.port).start()
+    sys.stdout.write(server.url + os.linesep)
+    sys.stdout.flush()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await server.stop()
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(prog="python -m proxy.simulator", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--binding", choices=("unenforced", "error"), default="unenforced")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds to the first byte")
+    parser.add_argument("--event-delay", type=float, default=0.0, help="seconds between events")
+    parser.add_argument("--tour", help="play an agent that looks around in this folder")
+    parser.add_argument("--turns", type=int, default=16, help="tool steps of the tour")
+    try:
+        asyncio.run(serve(parser.parse_args()))
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()
