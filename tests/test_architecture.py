@@ -10,9 +10,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
-    {"errors", "rawjson", "yamlfile", "yamlnodes", "sse", "shipped"},
+    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "rules", "images"},
     {"conversation"},
-    {"identity", "edits", "usage", "answer", "models", "tokens"},
+    {"identity", "edits", "usage", "answer", "models", "tokens", "agents"},
     {"ledger", "economics"},
     {"stages", "dialects"},
     {"policy"},
@@ -46,7 +46,7 @@ IMPURE = {
 }
 
 ONLY: dict[str, set[str]] = {
-    "dialects": {"dialects", "errors", "rawjson", "conversation", "usage", "models"},
+    "dialects": {"dialects", "errors", "rawjson", "rules", "images", "conversation", "usage", "models"},
     "simulator": {"simulator"},
 }
 """Packages that see no more than this, whatever the order would allow."""
