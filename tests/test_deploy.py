@@ -376,6 +376,18 @@ def test_the_entry_point_starts_answers_its_health_check_and_stops(image: Path, 
     assert list((tmp_path / "state").iterdir()), "no state was kept in the volume"
 
 
+def test_the_sidecar_policy_is_one_that_the_image_accepts(image: Path, tmp_path: Path) -> None:
+    """What the ConfigMap holds passes `stet check`."""
+    [config] = [one for one in read_yaml("kubernetes.yaml") if one["kind"] == "ConfigMap"]
+    [(name, text)] = config["data"].items()
+    (tmp_path / name).write_text(text)
+    checked = subprocess.run(
+        [image / "bin" / "stet", "check", name],
+        env=clean_environment(image), cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_the_default_addresses_are_those_of_the_image() -> None:
     """Who runs `stet serve` without options finds it on the same ports, on loopback."""
     defaults = Settings()

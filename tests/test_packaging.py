@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -65,6 +66,15 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(home, with_pip=True)
     pip("install", "--quiet", wheel, python=home / "bin" / "python", cwd=home)
     return home
+
+
+def test_the_readme_opens_with_the_two_commands_people_need() -> None:
+    """The demo comes first, then the tests; CI runs the marked one word for word."""
+    text = (ROOT / "README.md").read_text()
+    first, second = re.findall(r"```bash\n(.*?)\n```", text, re.DOTALL)[:2]
+    assert first == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/stet demo"
+    assert second == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
+    assert f"<!-- test-command -->\n```bash\n{second}\n```" in text
 
 
 def test_the_wheel_holds_the_package_and_its_configuration(wheel: Path) -> None:
