@@ -4,12 +4,16 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
+from msgspec import structs
+from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.gateway.metrics import METRICS
+from proxy.gateway.metrics import METRICS, Metrics
+from proxy.turns import Miss, MissReason, Turn, TurnReport
+from proxy.usage import Usage
 
 OBSERVE = Path(__file__).resolve().parents[1] / "config" / "observe"
 
@@ -20,14 +24,48 @@ SCRAPED = {"instance", "job"}
 def series() -> dict[str, set[str]]:
     """The labels of every series that the metrics make, by its name."""
     made: dict[str, set[str]] = {}
-    for metric in METRICS:
+    for name, metric in METRICS.items():
         labels = set(metric.labels) | SCRAPED
         if metric.kind == "histogram":
-            made[f"{metric.name}_bucket"] = labels | {"le"}
-            made[f"{metric.name}_sum"] = made[f"{metric.name}_count"] = labels
+            made[f"{name}_bucket"] = labels | {"le"}
+            made[f"{name}_sum"] = made[f"{name}_count"] = labels
         else:
-            made[metric.name] = labels
+            made[name] = labels
     return made
+
+
+TURN = Turn(
+    id="t1",
+    started_at=0.0,
+    method="POST",
+    path="/v1/messages",
+    upstream="anthropic",
+    dialect="anthropic",
+    status=200,
+    ttfb_s=0.5,
+    usage=Usage(prompt=10, uncached=1, cached=7, written=2, output=3),
+    report=TurnReport(
+        edits={"balance": 1}, reclaimed={"stale": 2}, held={"stale": 1}, tool_result_mean_chars=9.0
+    ),
+    miss=Miss("ours"),
+)
+"""A turn that touches every metric but those of trouble."""
+
+
+def exported() -> dict[str, list[dict[str, str]]]:
+    """The label sets of every series that a gateway exports after TURN, and some trouble, by its name."""
+    metrics = Metrics()
+    metrics.in_flight(1)
+    metrics.failed_open("rewrite")
+    metrics.observe(TURN)
+    metrics.observe(structs.replace(TURN, status=400, outcome="refused", refusal="F1"))
+    metrics.observe(structs.replace(TURN, status=502, outcome="unreachable", error_type="connect"))
+    found: dict[str, list[dict[str, str]]] = {}
+    for family in text_string_to_metric_families(metrics.exposition().decode()):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                found.setdefault(sample.name, []).append(dict(sample.labels))
+    return found
 
 
 def rules() -> list[dict[str, Any]]:
@@ -93,15 +131,27 @@ def test_every_query_asks_for_what_is_exported() -> None:
     assert [fault for query in queries() for fault in faults(query, known)] == []
 
 
+def test_a_gateway_exports_what_the_table_says() -> None:
+    """The names and labels that the queries are held against are those on the wire."""
+    wire = {name: set(samples[0]) | SCRAPED for name, samples in exported().items()}
+    assert wire == series()
+
+
+def test_queries_select_values_that_occur() -> None:
+    """`kind` and `reason` are words that the gateway uses."""
+    words = {
+        "kind": {labels["kind"] for labels in exported()["stet_tokens_total"]},
+        "reason": set(get_args(MissReason)),
+    }
+    for query in queries():
+        for label, value in re.findall(r'\b(kind|reason)=~?"([^"]*)"', query):
+            assert set(value.split("|")) <= words[label], query
+
+
 def test_every_metric_is_looked_at() -> None:
     """What is exported is in an alert or on the dashboard: nothing is counted for nobody."""
     asked = set().union(*(used(query) for query in queries()))
-    unused = [
-        metric.name
-        for metric in METRICS
-        if not asked & {metric.name, f"{metric.name}_bucket", f"{metric.name}_sum"}
-    ]
-    assert unused == []
+    assert {name for name in METRICS if not asked & {name, f"{name}_bucket", f"{name}_sum"}} == set()
 
 
 def test_recorded_series_are_recorded() -> None:
