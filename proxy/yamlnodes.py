@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from yaml import MappingNode, MarkedYAMLError, Node, ScalarNode, SequenceNode, YAMLError
@@ -103,11 +103,8 @@ def _compose(text: str, name: str) -> Node | None:
         raise ConfigError(name, line, column, f"character U+{fault.character:04X} is not allowed") from fault
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        if mark is None:
-            raise ConfigError(name, 1, 1, str(fault)) from fault
-        raise ConfigError(name, mark.line + 1, mark.column + 1, _in_words(fault)) from fault
-    except YAMLError as fault:
-        raise ConfigError(name, 1, 1, str(fault)) from fault
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+        raise ConfigError(name, line, column, _in_words(fault)) from fault
     except RecursionError as fault:
         raise ConfigError(name, 1, 1, "nested too deeply") from fault
 
@@ -162,20 +159,24 @@ def _entries(node: MappingNode, above: tuple[MappingNode, ...]) -> Iterator[tupl
 
 
 def scalar_value(node: ScalarNode) -> Scalar:
-    """The value of a scalar by its tag. Raises ConfigError for a tag outside the core schema."""
-    text: str = node.value
-    tag: str = node.tag
-    if tag in (STR, MERGE):
-        return text
-    if tag == NULL:
-        return None
-    if tag == BOOL:
-        return text.lower() == "true"
-    if tag == INT:
-        return int(text, 0) if text.startswith(("0o", "0x")) else int(text)
-    if tag == FLOAT:
-        return float(_SPECIAL.sub(r"\1", text.lower()))
-    raise fault_at(node.start_mark, f"tag {tag!r} is not allowed")
+    """The value of a scalar by its tag. Raises ConfigError for a tag outside the core schema or one that does not fit."""
+    read = _READ.get(node.tag)
+    if read is None:
+        raise fault_at(node.start_mark, f"tag {node.tag!r} is not allowed")
+    try:
+        return read(node.value)
+    except (ValueError, KeyError) as fault:
+        raise fault_at(node.start_mark, f"{describe(node)} cannot be read") from fault
+
+
+_READ: dict[str, Callable[[str], Scalar]] = {
+    STR: str,
+    MERGE: str,
+    NULL: lambda _: None,
+    BOOL: lambda text: {"true": True, "false": False}[text.lower()],
+    INT: lambda text: int(text, 0) if text.startswith(("0o", "0x")) else int(text),
+    FLOAT: lambda text: float(_SPECIAL.sub(r"\1", text.lower())),
+}
 
 
 def is_plain(node: Node) -> bool:

@@ -305,9 +305,10 @@ def _choices(kind: inspect.Type) -> tuple[Any, ...]:
 
 
 def _is_listed(kind: inspect.Type, node: ScalarNode) -> bool:
-    if node.tag not in (NULL, BOOL, INT, FLOAT, STR):
+    try:
+        value = scalar_value(node)
+    except ConfigError:  # named where the value is read
         return False
-    value = scalar_value(node)
     return any(type(value) is type(choice) and value == choice for choice in _choices(kind))
 
 

@@ -69,3 +69,9 @@ def test_an_image_costs_its_patches_after_scaling_down_to_the_cap(
 ) -> None:
     """A38"""
     assert image_tokens(size, cap, edge) == tokens
+
+
+def test_padding_and_bare_markers_before_the_frame_of_a_jpeg_are_passed_over() -> None:
+    frame = b"\xff\xc0\x00\x11\x08" + (123).to_bytes(2, "big") + (321).to_bytes(2, "big") + b"\x03"
+    assert image_size(b"\xff\xd8\xff\xd0" + b"\xff" + frame) == (321, 123)
+    assert image_size(b"\xff\xd8\x00" + frame) is None

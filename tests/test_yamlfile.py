@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -154,6 +155,12 @@ def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
         ("- a\n", "p.yaml:1:1: expected a mapping, found a list"),
         ("name: x\nfree: !!python/object:os.system {}\n", "p.yaml:2:7: tag 'tag:yaml.org,2002:python/object:os.system' is not allowed (free)"),
         ("name: !!binary aGk=\n", "p.yaml:1:7: tag 'tag:yaml.org,2002:binary' is not allowed"),
+        ("name: x\nfree: !!binary aGk=\n", "p.yaml:2:7: tag 'tag:yaml.org,2002:binary' is not allowed"),
+        ("name: x\nswitch: !!binary aGk=\n", "p.yaml:2:9: expected no or off or on or yes, found 'aGk='"),
+        ("name: x\nfree: !!int word\n", "p.yaml:2:7: the number word cannot be read"),
+        ("name: x\nstrict: !!bool word\n", "p.yaml:2:9: word cannot be read"),
+        ("name: x\nratio: !!float word\n", "p.yaml:2:8: the number word cannot be read"),
+        ("name: x\nbudget: " + "9" * 5000, "p.yaml:2:9: the number 99"),
         ("name: x\nfree: *nowhere\n", "p.yaml:2:7: found undefined alias 'nowhere'"),
         ("name: a\x00b\n", "p.yaml:1:8: character U+0000 is not allowed"),
         ("name: x\nfree: {<<: 3}\n", "p.yaml:2:12: only mappings can be merged, found the number 3"),
@@ -301,3 +308,22 @@ def test_a_suggestion_is_close_or_the_short_list() -> None:
     assert suggestion("zzz", ["anthropic", "openai"]) == ", known: anthropic, openai"
     assert suggestion("zzz", [f"name{i}" for i in range(20)]) == ""
     assert suggestion("OFF", ["off"]) == ", did you mean 'off'?"
+
+
+def test_the_plain_value_of_a_broken_part_is_a_mistake_too() -> None:
+    with pytest.raises(ConfigErrors, match=r"p.yaml:1:10: duplicate key 'b'"):
+        parse("a: {b: 1,b: 2}\n", "p.yaml").plain(("a",))
+
+
+def test_files_read_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "name: x\nstale: &a {window: 4}\nper_tool: {b: *a, c: {<<: *a, window: 5}}\nswitch: off\n"
+    fast = load(("p.yaml", text), Policy)
+    monkeypatch.setitem(sys.modules, "yaml.cyaml", None)
+    assert load(("p.yaml", text), Policy) == fast
+
+
+def test_a_mistake_that_comes_back_after_other_kinds_of_items_is_told_with_its_index() -> None:
+    assert mistakes("name: x\nnames: {a: 1}\nfew: [1, x]\n") == [
+        "p.yaml:2:8: expected a list, found a mapping (names)",
+        "p.yaml:3:10: expected a whole number, found 'x' (few[1])",
+    ]
