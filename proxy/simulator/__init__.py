@@ -13,7 +13,8 @@ Rules are cited as [A45]; the numbers are explained in proxy/dialects/RULES.md.
 from .agent import Agent, tour
 from .clock import Clock
 from .compare import common_prefix, divergence, first_break
-from .provider import COUNT, MESSAGES, Answer, Canned, Exchange, Provider
+from .exchange import Answer, Canned, Exchange
+from .provider import COUNT, MESSAGES, Provider
 from .render import Position, prompt
 from .reply import Ask, Call, Reply, Say, Think, echo
 from .server import Server

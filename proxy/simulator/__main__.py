@@ -8,19 +8,15 @@ from pathlib import Path
 
 from .agent import tour
 from .provider import Provider
-from .reply import echo
+from .reply import Script, echo
 from .server import Server
 from .settings import Settings
 
 
 async def serve(options: argparse.Namespace) -> None:
     """Serve until cancelled; the first line on stdout is the URL."""
-    script = echo
-    if options.tour:
-        folder = Path(options.tour).resolve()
-        files = sorted(str(path) for path in folder.iterdir() if path.is_file())
-        script = tour(str(folder), files, options.turns)
     settings = Settings(binding=options.binding, latency_s=options.latency, event_delay_s=options.event_delay)
+    script = script_of(options.tour, options.turns)
     server = await Server(Provider(settings, script), options.host, options.port).start()
     sys.stdout.write(server.url + os.linesep)
     sys.stdout.flush()
@@ -28,6 +24,14 @@ async def serve(options: argparse.Namespace) -> None:
         await asyncio.Event().wait()
     finally:
         await server.stop()
+
+
+def script_of(folder: str | None, turns: int) -> Script:
+    """The model's part: a tour of this folder, or an echo."""
+    if folder is None:
+        return echo
+    root = Path(folder).resolve()
+    return tour(str(root), sorted(str(path) for path in root.iterdir() if path.is_file()), turns)
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from .bound import THINKING, Before, Piece, Trail, signature_of
+from .bound import THINKING, Before, Piece, Trail, extra_of, signature_of
 from .refusal import Refusal
-from .request import Json, Request, blocks
+from .request import Request, blocks
 from .schema import BINDING
 
 Behavior = Literal["unenforced", "error", "drop_block"]
@@ -85,71 +85,64 @@ def judge(request: Request, memory: Memory) -> Verdict:
     Raises:
         Refusal: where a block does not fit and the behavior is `error`; the response header says how.
     """
-    mode = behavior(request)
-    trail = Trail(request.body)
-    judged = _Judged()
+    court = _Court(request)
     for i, message in enumerate(request.messages):
         failed = False
         for j, block in enumerate(blocks(message)):
             path = f"messages.{i}.content.{j}"
             issued = memory.get(signature_of(block)) if block.get("type") in THINKING else None
             if issued is not None:
-                reason = _unreadable(request, issued)
-                if reason is not None:
-                    judged.drop(path, reason)
-                elif mode is not None:
-                    failed = _compare(request, mode, trail, issued, path, judged, failed=failed)
-            trail.pass_by(block, message["role"], path, _extra(message))
-    listed = tuple(judged.transformations) if request.has_beta(BINDING) else ()
-    return Verdict(frozenset(judged.dropped), listed, judged.header)
+                failed = court.hear(issued, path, failed=failed)
+            court.trail.pass_by(block, message["role"], path, extra_of(message))
+    listed = tuple(court.transformations) if request.has_beta(BINDING) else ()
+    return Verdict(frozenset(court.dropped), listed, court.header)
 
 
-class _Judged:
-    def __init__(self) -> None:
+class _Court:
+    """Walks one request and decides on each thinking block."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.mode = behavior(request)
+        self.trail = Trail(request.body)
         self.dropped: set[str] = set()
         self.transformations: list[Transformation] = []
         self.header: str | None = None
 
-    def drop(self, path: str, reason: str) -> None:
-        self.dropped.add(path)
-        self.transformations.append(Transformation("thinking_dropped", path, reason))
+    def hear(self, issued: Issued, path: str, *, failed: bool) -> bool:
+        """Whether this block fails; a failing one takes the rest of its turn's with it."""
+        reason = _unreadable(self.request, issued)
+        if reason is not None:
+            self._drop(path, reason)
+            return failed
+        if self.mode is None:
+            return False
+        mismatch = difference(issued.before, self.trail)
+        if mismatch is None and not failed:
+            return False
+        if mismatch is not None:
+            self._note(path, mismatch)
+        if self.mode == "drop_block":
+            self._drop(path, "prefix_binding_mismatch")
+        else:
+            self.transformations.append(
+                Transformation("thinking_mismatch_allowed", path, "prefix_binding_mismatch")
+            )
+        return True
 
-    def allow(self, path: str) -> None:
-        self.transformations.append(
-            Transformation("thinking_mismatch_allowed", path, "prefix_binding_mismatch")
-        )
-
-
-def _compare(
-    request: Request,
-    mode: Behavior,
-    trail: Trail,
-    issued: Issued,
-    path: str,
-    judged: _Judged,
-    *,
-    failed: bool,
-) -> bool:
-    """Judge one block; a failing block takes the rest of its run with it."""
-    mismatch = difference(issued.before, trail)
-    if mismatch is None and not failed:
-        return False
-    if mismatch is not None and judged.header is None and mode != "unenforced":
-        judged.header = (
+    def _note(self, path: str, mismatch: Mismatch) -> None:
+        """Refuse, or keep the first mismatch for the response header."""
+        if self.mode == "unenforced" or self.header is not None:
+            return
+        self.header = (
             f"block={path};kind={mismatch.kind};pattern={mismatch.pattern};sections={mismatch.sections}"
         )
-    match mode:
-        case "error" if mismatch is not None:
-            raise Refusal(_wording(request, path, mismatch), headers=((HEADER, judged.header or ""),))
-        case "drop_block":
-            judged.drop(path, "prefix_binding_mismatch")
-        case _:
-            judged.allow(path)
-    return True
+        if self.mode == "error":
+            raise Refusal(_wording(self.request, path, mismatch), headers=((HEADER, self.header),))
 
-
-def _extra(message: Json) -> Json:
-    return {key: message[key] for key in ("clear_at", "output_config") if message.get(key)}
+    def _drop(self, path: str, reason: str) -> None:
+        self.dropped.add(path)
+        self.transformations.append(Transformation("thinking_dropped", path, reason))
 
 
 def _unreadable(request: Request, issued: Issued) -> str | None:

@@ -216,11 +216,14 @@ def _with_compaction(kinds: dict[str, Shape], request: Request) -> Shape:
     return tagged(kinds)
 
 
-def _user_text(value: Any, path: str, request: Request) -> None:
+def _no_citations(value: Any, path: str) -> None:
     """Version 2026-10-21 takes no citations in what the user says [A7]."""
-    if request.version >= "2026-10-21" and isinstance(value, dict) and value.get("type") == "text":
-        if value.get("citations"):
-            refuse(f"{path}.text.citations: Extra inputs are not permitted")
+    kind = value["type"]
+    if kind == "text" and value.get("citations"):
+        refuse(f"{path}.text.citations: Extra inputs are not permitted")
+    inner = value["content"] if kind == "search_result" else []
+    for index, item in enumerate(inner):
+        _no_citations(item, f"{path}.search_result.content.{index}")
 
 
 def USER(request: Request) -> Shape:  # noqa: N802  a table with a parameter
@@ -229,7 +232,8 @@ def USER(request: Request) -> Shape:  # noqa: N802  a table with a parameter
 
     def check(value: Any, path: str, request: Request) -> None:
         kinds(value, path, request)
-        _user_text(value, path, request)
+        if request.version >= "2026-10-21":
+            _no_citations(value, path)
 
     return check
 
@@ -252,7 +256,7 @@ def SYSTEM_ROLE(_request: Request) -> Shape:  # noqa: N802  a table with a param
     def check(value: Any, path: str, request: Request) -> None:
         if isinstance(value, dict) and value.get("type") not in kinds:
             refuse(
-                f"{path.split('.content')[0]}: role 'system' supports text, tool_addition, and "
+                f"{path.split('.content', maxsplit=1)[0]}: role 'system' supports text, tool_addition, and "
                 "tool_removal blocks only"
             )
         if isinstance(value, dict) and value.get("type") != "text" and not request.has_beta(*TOOL_CHANGES):

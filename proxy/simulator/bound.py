@@ -130,10 +130,9 @@ class Trail:
 
     def pass_message(self, message: Json, index: int) -> None:
         """Step over a whole message."""
-        extra = {key: message[key] for key in ("clear_at", "output_config") if message.get(key)}
         role = str(message.get("role"))
         for j, block in enumerate(blocks(message)):
-            self.pass_by(block, role, f"messages.{index}.content.{j}", extra)
+            self.pass_by(block, role, f"messages.{index}.content.{j}", extra_of(message))
 
     def here(self) -> Before:
         """What stands before this place."""
@@ -142,3 +141,8 @@ class Trail:
 
 def signature_of(block: Json) -> str:
     return str(block.get("signature") or block.get("data") or "")
+
+
+def extra_of(message: Json) -> Json:
+    """What beside its content is bound of a message of role system."""
+    return {key: message[key] for key in ("clear_at", "output_config") if message.get(key)}

@@ -5,7 +5,6 @@ read from the moment the first answer begins [B11], and lives for its lifetime f
 the request that last wrote or read it [B10].
 """
 
-
 import msgspec
 
 from .render import Position

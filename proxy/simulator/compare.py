@@ -1,6 +1,7 @@
 """Two bodies against each other: how far one prompt is a prefix of the other, for tests.
 
-Marks and parameters do not count here; what is compared is what the model reads.
+Marks and parameters do not count here, nor what the provider itself strips: what is compared is the
+conversation as it was sent.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ def common_prefix(first: Json | bytes, second: Json | bytes) -> tuple[int, int]:
     """How many positions both prompts share from the start, and the tokens of these."""
     shared = 0
     weight = 0
-    for left, right in zip(prompt(first, parameters=False), prompt(second, parameters=False), strict=False):
+    for left, right in zip(prompt(first, as_sent=True), prompt(second, as_sent=True), strict=False):
         if left.chain != right.chain:
             break
         shared += 1
@@ -28,7 +29,7 @@ def divergence(first: Json | bytes, second: Json | bytes) -> str | None:
     None means: the prompt of `first` is a prefix of the prompt of `second`.
     """
     shared, _ = common_prefix(first, second)
-    positions = prompt(first, parameters=False)
+    positions = prompt(first, as_sent=True)
     return positions[shared].path if shared < len(positions) else None
 
 

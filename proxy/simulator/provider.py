@@ -7,96 +7,26 @@ from typing import Any
 import msgspec
 import orjson
 
-from . import models, reply, stream, tokens, validate
-from .binding import HEADER, Issued, Memory, Verdict
-from .bound import Trail
+from . import models, reply, stream, validate
+from .arrival import read
+from .binding import HEADER, Memory, Verdict
 from .cache import Lookup, PromptCache
+from .composing import compose, weigh
 from .diagnosis import Diagnoses
+from .exchange import Answer, Canned, Exchange
 from .refusal import Refusal, envelope, request_id
 from .render import Position, prompt
-from .reply import Ask, Block, Call, Reply, Say, Script, Think, derived_id
-from .request import Json, Request, fingerprint, read
+from .reply import Ask, Reply, Script, Think, derived_id
+from .request import Json, Request, fingerprint
 from .settings import Settings
-from .signature import seal
 from .stream import Message
-from .usage import Usage, price
+from .usage import price
 
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
 Headers = Iterable[tuple[str, str]]
 _SECRETS = ("x-api-key", "authorization", "proxy-authorization", "cookie")
-
-
-class Canned(msgspec.Struct, frozen=True):
-    """An answer given instead of the provider's own: a failure to inject."""
-
-    status: int
-    body: bytes = b""
-    headers: tuple[tuple[str, str], ...] = ()
-
-    @staticmethod
-    def error(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> "Canned":
-        """A failure in the provider's own envelope."""
-        return Canned(status, envelope(status, message), headers)
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes back: a body, or the events of a stream and then no body.
-
-    `abort` says that the connection breaks behind the last event; `exchange` is the record.
-    """
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes = b""
-    events: tuple[bytes, ...] | None = None
-    abort: bool = False
-    exchange: "Exchange"
-    lookup: Lookup | None = None
-
-    @property
-    def json(self) -> Json:
-        """The body, parsed."""
-        return orjson.loads(self.body)  # type: ignore[no-any-return]
-
-
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as it arrived and what was answered. Keys stand as fingerprints.
-
-    Tokens are the provider's own count; `cost` is the prompt's price in base input tokens, zero
-    where nothing was answered. For count_tokens only `total` is set.
-    """
-
-    path: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-    started: float
-    status: int
-    model: str = ""
-    error: str | None = None
-    usage: Usage = Usage()
-    cost: float = 0.0
-    total: int = 0
-    dropped: tuple[str, ...] = ()
-    message_id: str | None = None
-
-    @property
-    def read(self) -> int:
-        """Tokens read from the cache."""
-        return self.usage.cache_read_input_tokens
-
-    @property
-    def written(self) -> int:
-        """Tokens written to the cache."""
-        return self.usage.written
-
-    @property
-    def json(self) -> Json:
-        """The body as the provider parsed it."""
-        return orjson.loads(self.body)  # type: ignore[no-any-return]
-
-
 Hook = Callable[[Exchange], Canned | None]
 
 
@@ -153,7 +83,9 @@ class Provider:
         if canned is None:
             return None
         exchange = msgspec.structs.replace(record, status=canned.status, error=_message_of(canned.body))
-        headers = (("content-type", "application/json"), ("request-id", request_id()), *canned.headers)
+        given = {name.lower() for name, _ in canned.headers}
+        usual = (("content-type", "application/json"), ("request-id", request_id()))
+        headers = (*(pair for pair in usual if pair[0] not in given), *canned.headers)
         return Answer(status=canned.status, headers=headers, body=canned.body, exchange=exchange)
 
     def _respond(self, headers: list[tuple[str, str]], raw: bytes, record: Exchange) -> Answer:
@@ -188,11 +120,12 @@ class Provider:
             request.body.get("speed") or "standard",
         )
         lookup = self.cache.lookup(scope, positions, request.model.min_prefix, record.started)
-        said = self._reply(request, positions)
-        content = self._content(request, said.blocks, positions, len(self.log))
-        usage = msgspec.structs.replace(lookup.usage, output_tokens=_weigh(content, request))
+        history = f"{positions[-1].chain.hex() if positions else ''}/{len(request.messages)}"
+        said = self._reply(request, history)
+        content = compose(request, said.blocks, self.memory, history, len(self.log))
+        usage = msgspec.structs.replace(lookup.usage, output_tokens=weigh(content, request))
         message = Message(
-            id=derived_id("msg", positions[-1].chain.hex() if positions else "", str(len(self.log))),
+            id=derived_id("msg", history, str(len(self.log))),
             model=request.body["model"],
             content=content,
             stop_reason=said.reason,
@@ -204,65 +137,19 @@ class Provider:
         exchange = msgspec.structs.replace(
             record, status=200, usage=usage, cost=price(usage, request.model), message_id=message.id
         )
-        return _write(request, verdict, message, said, exchange, None if said.reason == "refusal" else lookup)
+        kept = None if said.reason == "refusal" else lookup
+        return _written(said, message, _headers(request, verdict), exchange, kept)
 
-    def _reply(self, request: Request, positions: list[Position]) -> Reply:
+    def _reply(self, request: Request, history: str) -> Reply:
+        """What the script says, behind a thought where the request asks for thinking."""
         if request.body.get("max_tokens") == 0:
             return Reply(blocks=(), stop_reason="max_tokens")
-        digest = positions[-1].chain if positions else b""
-        said = self.script(Ask.of(request, digest))
+        said = self.script(Ask.of(request, history))
         wants = request.thinks and self.settings.think
         if wants and not any(isinstance(block, Think) for block in said.blocks):
-            thought = Think(f"The next step follows from what is known so far ({digest.hex()[:12]}).")
+            thought = Think(f"The next step follows from what is known so far ({history[:12]}).")
             return msgspec.structs.replace(said, blocks=(thought, *said.blocks), stop_reason=said.reason)
         return said
-
-    def _content(
-        self, request: Request, said: tuple[Block, ...], positions: list[Position], number: int
-    ) -> tuple[Json, ...]:
-        """The blocks on the wire: ids derived from the history, thinking signed and remembered."""
-        history = f"{positions[-1].chain.hex() if positions else ''}/{len(request.messages)}"
-        index = len(request.messages)
-        trail = Trail(request.body)
-        for i, message in enumerate(request.messages):
-            trail.pass_message(message, i)
-        signatures = {
-            j: seal(f"{history}/{j}/{number}".encode(), max(1, tokens.of_text(block.text, request.model)))
-            for j, block in enumerate(said)
-            if isinstance(block, Think)
-        }
-        content: list[Json] = []
-        for j, block in enumerate(said):
-            match block:
-                case Say(text):
-                    made: Json = {"type": "text", "text": text}
-                case Call(name, arguments, given):
-                    made = {
-                        "type": "tool_use",
-                        "id": given or derived_id("toolu", history, str(j)),
-                        "name": name,
-                        "input": arguments,
-                    }
-                case Think(text):
-                    hidden = request.thinking.get("display") == "omitted"
-                    made = {
-                        "type": "thinking",
-                        "thinking": "" if hidden else text,
-                        "signature": signatures[j],
-                    }
-                    self.memory.remember(
-                        signatures[j],
-                        Issued(
-                            request.model.name,
-                            request.organization,
-                            trail.here(),
-                            _run(j, signatures),
-                            made["thinking"],
-                        ),
-                    )
-            trail.pass_by(made, "assistant", f"messages.{index}.content.{j}")
-            content.append(made)
-        return tuple(content)
 
     def _members(self, request: Request, verdict: Verdict, positions: list[Position]) -> Json:
         members: dict[str, Any] = {}
@@ -307,15 +194,16 @@ def _counted(request: Request, verdict: Verdict, record: Exchange) -> Answer:
     exchange = msgspec.structs.replace(record, status=200)
     return Answer(
         status=200,
-        headers=_headers("application/json", request, verdict),
+        headers=_headers(request, verdict),
         body=orjson.dumps(body),
         exchange=exchange,
     )
 
 
-def _headers(kind: str, request: Request, verdict: Verdict) -> tuple[tuple[str, str], ...]:
+def _headers(request: Request, verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    streaming = bool(request.body.get("stream")) and not request.counting
     headers = [
-        ("content-type", kind),
+        ("content-type", "text/event-stream; charset=utf-8" if streaming else "application/json"),
         ("request-id", request_id()),
         ("anthropic-organization-id", request.organization),
     ]
@@ -324,34 +212,17 @@ def _headers(kind: str, request: Request, verdict: Verdict) -> tuple[tuple[str, 
     return tuple(headers)
 
 
-def _weigh(content: tuple[Json, ...], request: Request) -> int:
-    return sum(tokens.of_bytes(len(orjson.dumps(block)), request.model) for block in content)
-
-
-def _run(j: int, signatures: dict[int, str]) -> tuple[str, ...]:
-    first = last = j
-    while first - 1 in signatures:
-        first -= 1
-    while last + 1 in signatures:
-        last += 1
-    return tuple(signatures[k] for k in range(first, last + 1))
-
-
-def _write(
-    request: Request,
-    verdict: Verdict,
-    message: Message,
+def _written(
     said: Reply,
+    message: Message,
+    headers: tuple[tuple[str, str], ...],
     exchange: Exchange,
     lookup: Lookup | None,
 ) -> Answer:
-    if not request.body.get("stream"):
+    """The finished message as a body or as events, as the content type announces."""
+    if headers[0][1] == "application/json":
         return Answer(
-            status=200,
-            headers=_headers("application/json", request, verdict),
-            body=stream.body(message),
-            exchange=exchange,
-            lookup=lookup,
+            status=200, headers=headers, body=stream.body(message), exchange=exchange, lookup=lookup
         )
     events = list(stream.events(message))
     if said.fail_after is not None:
@@ -360,7 +231,7 @@ def _write(
         events = events[: said.cut_after]
     return Answer(
         status=200,
-        headers=_headers("text/event-stream; charset=utf-8", request, verdict),
+        headers=headers,
         events=tuple(events),
         abort=said.cut_after is not None,
         exchange=exchange,

@@ -53,19 +53,21 @@ def prompt(
     model: Model | None = None,
     dropped: Collection[str] = (),
     hash_billing_header: bool = True,
-    parameters: bool = True,
+    as_sent: bool = False,
 ) -> list[Position]:
     """Render a request body.
 
-    `dropped` are paths of blocks the provider leaves out; `parameters=False` leaves out the
-    parameter blocks, for comparing conversations rather than cache entries.
+    `dropped` are paths of blocks the provider leaves out. `as_sent` is for comparing conversations
+    rather than cache entries: without parameter blocks, and with everything the client sent, be it
+    cleared or stripped by the provider.
     """
     parsed: Json = orjson.loads(body) if isinstance(body, bytes) else body
     facts = model or models.find(str(parsed.get("model", ""))) or models.PERMISSIVE
-    printer = _Printer(parsed, facts, parameters=parameters)
+    printer = _Printer(parsed, facts, as_sent=as_sent)
     printer.tools()
     printer.system(hash_billing_header=hash_billing_header)
-    printer.messages({*dropped, *stripped_thinking(parsed, facts)})
+    stripped = set() if as_sent else stripped_thinking(parsed, facts)
+    printer.messages({*dropped, *stripped})
     top = ttl_of(parsed)
     where = automatic(parsed) if top is not None else None
     return [
@@ -77,10 +79,10 @@ def prompt(
 class _Printer:
     """Collects positions, each chained to the one before."""
 
-    def __init__(self, body: Json, model: Model, *, parameters: bool) -> None:
+    def __init__(self, body: Json, model: Model, *, as_sent: bool) -> None:
         self.body = body
         self.model = model
-        self.parameters = parameters
+        self.as_sent = as_sent
         self.positions: list[Position] = []
         self.chain = b""
         self.definitions = {
@@ -90,7 +92,7 @@ class _Printer:
         }
 
     def add(
-        self, path: str, section: Section, kind: str, text: bytes, weight: int, ttl: str | None = None
+        self, path: str, section: Section, kind: str, text: bytes, *, weight: int = 0, ttl: str | None = None
     ) -> None:
         key = hashlib.blake2b(text, digest_size=16).digest()
         self.chain = hashlib.blake2b(self.chain + key, digest_size=16).digest()
@@ -106,34 +108,37 @@ class _Printer:
             kind = str(tool.get("type") or "custom")
             weight = tokens.of_bytes(len(text), self.model)
             before = self.chain
-            self.add(f"tools.{index}", "tools", kind, text, weight, ttl_of(tool))
+            self.add(f"tools.{index}", "tools", kind, text, weight=weight, ttl=ttl_of(tool))
             if kind.startswith(_WEB):
                 web.append(text)
                 self.chain = before
                 self.positions[-1] = msgspec.structs.replace(self.positions[-1], chain=before)
-        if web and self.parameters:
-            self.add("parameters", "system", "parameters", b"web:" + b"\n".join(web), 0)
+        if web and not self.as_sent:
+            self.add("parameters", "system", "parameters", b"web:" + b"\n".join(web))
 
     def system(self, *, hash_billing_header: bool) -> None:
         system = self.body.get("system")
+        skips = (
+            not hash_billing_header and isinstance(system, list) and is_billing(system[0] if system else None)
+        )
         if isinstance(system, str):
             system = [{"type": "text", "text": system}] if system else []
         for index, block in enumerate(system or []):
-            if index == 0 and not hash_billing_header and is_billing(block):
+            if index == 0 and skips:
                 continue
             text, weight = self.content(block)
-            self.add(f"system.{index}", "system", "text", text, weight, ttl_of(block))
+            self.add(f"system.{index}", "system", "text", text, weight=weight, ttl=ttl_of(block))
 
     def messages(self, dropped: set[str]) -> None:
         messages = [m for m in self.body.get("messages") or [] if isinstance(m, dict)]
-        if self.parameters:
+        if not self.as_sent:
             text = orjson.dumps(_parameters(self.body, self.model), option=orjson.OPT_SORT_KEYS)
-            self.add("parameters", "messages", "parameters", text, 0)
+            self.add("parameters", "messages", "parameters", text)
         role = ""
         for i, message in enumerate(messages):
             own = str(message.get("role"))
             lead, role, extra = (b"\n", own, 1) if own == role else (own.encode() + b":", own, _ROLE_TOKENS)
-            if message.get("clear_at") and i < _last_user(messages):
+            if not self.as_sent and message.get("clear_at") and i < _last_user(messages):
                 continue
             for j, block in enumerate(blocks(message)):
                 path = f"messages.{i}.content.{j}"
@@ -141,7 +146,7 @@ class _Printer:
                     continue
                 text, weight = self.content(block)
                 kind = str(block.get("type"))
-                self.add(path, "messages", kind, lead + text, weight + extra, _mark(block))
+                self.add(path, "messages", kind, lead + text, weight=weight + extra, ttl=_mark(block))
                 lead, extra = b"", 0
 
     def content(self, block: Json) -> tuple[bytes, int]:
@@ -196,7 +201,8 @@ def canonical(value: Json, leave_out: tuple[str, ...] = ("cache_control",)) -> b
 
 def is_billing(block: Any) -> bool:
     """Whether a system block is the attribution line of a client, alone in its block [D14]."""
-    return isinstance(block, dict) and str(block.get("text", "")).startswith(BILLING)
+    text = str(block.get("text", "")) if isinstance(block, dict) else ""
+    return text.startswith(BILLING) and "\n" not in text
 
 
 def _mark(block: Json) -> str | None:
@@ -254,7 +260,7 @@ def stripped_thinking(body: Json, model: Model) -> set[str]:
         wanted = edit.get("keep")
         if edit.get("type") == "clear_thinking_20251015" and isinstance(wanted, dict) and "value" in wanted:
             keep = int(wanted["value"])
-        elif edit.get("type") == "clear_thinking_20251015" and wanted is not None and model.keeps_thinking:
+        elif edit.get("type") == "clear_thinking_20251015" and wanted is not None:
             keep = None
     if keep is None:
         return set()

@@ -61,14 +61,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
     @staticmethod
-    def of(request: Request, digest: bytes) -> "Ask":
+    def of(request: Request, digest: str) -> "Ask":
         """What a script may know of a valid request."""
         tools = frozenset(
             tool["name"]
             for tool in request.body.get("tools") or []
             if "input_schema" in tool and not tool.get("defer_loading")
         )
-        return Ask(body=request.body, tools=tools, digest=digest.hex())
+        return Ask(body=request.body, tools=tools, digest=digest)
 
 
 Script = Callable[[Ask], Reply]

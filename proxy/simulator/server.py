@@ -8,7 +8,8 @@ from typing import Self
 from aiohttp import web
 
 from .clock import Clock
-from .provider import MODELS, Answer, Provider
+from .exchange import Answer
+from .provider import MODELS, Provider
 from .refusal import envelope
 
 _LIMIT = 96 * 1024 * 1024
