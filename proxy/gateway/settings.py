@@ -84,7 +84,10 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "drain": values.duration,
     "websocket": values.websocket,
 }
-"""Every setting by name; its flag is `--name`, its variable `STET_NAME`, its key in the file the name itself."""
+"""Every setting by name; its variable is `STET_NAME`, its key in the file the name itself."""
+
+_FLAGS = {"upstreams": "upstream", "allowed_hosts": "allowed_host"}
+"""Flags that may be given several times are named in the singular; all others are `--name`."""
 
 
 def default_state(env: Mapping[str, str]) -> str:
@@ -110,7 +113,7 @@ def resolve(
         given = (flags or {}).get(name)
         variable = f"STET_{name.upper()}"
         if given is not None and given != []:
-            found[name] = _parsed(parse, given, f"--{name.replace('_', '-')}")
+            found[name] = _parsed(parse, given, f"--{_FLAGS.get(name, name).replace('_', '-')}")
         elif env.get(variable):
             found[name] = _parsed(parse, env[variable], variable)
         elif (written := getattr(from_file, name)) is not None and document:

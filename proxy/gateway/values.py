@@ -193,7 +193,7 @@ def websocket(value: Any) -> str:
     word = one_of("refuse", "tunnel")(value)
     if word == "tunnel":
         raise UnusableError(
-            "tunnelling a websocket is not built yet", "write refuse: agents then use plain HTTP"
+            "tunnelling a websocket is not supported", "write refuse: agents then use plain HTTP"
         )
     return word
 

@@ -1,0 +1,107 @@
+"""A turn in the making: what is known so far of one request, until it is closed into a Turn."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from ..answer import Answer
+from ..turns import Miss, OutcomeName, Turn, TurnReport
+from .exchange import Outcome
+from .routes import Route
+
+
+class Draft:
+    """Filled in along the way, by the one task that serves the request."""
+
+    def __init__(self, method: str, path: str) -> None:
+        self.started_at = time.time()
+        self._started = time.perf_counter()
+        self.method = method
+        self.path = path
+        self.route: Route | None = None
+        self.status: int | None = None
+        self.error_type: str | None = None
+        self.refusal: str | None = None
+        self.retried = False
+        self.fallback = False
+        self.failed_open: str | None = None
+        self.added_s = 0.0
+        self.ttfb_s: float | None = None
+        self.request_bytes: int | None = None
+        self.response_bytes = 0
+        self.streamed = False
+        self.answer = Answer()
+        self.usage_fault: str | None = None
+        self.report: TurnReport | None = None
+        self.miss: Miss | None = None
+        self._ended: OutcomeName | None = None
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return time.perf_counter() - self._started
+
+    def end(self, outcome: OutcomeName) -> None:
+        """Say how it ended, where the answer itself does not; the first word counts."""
+        self._ended = self._ended or outcome
+
+    def first_byte(self) -> None:
+        """Note the first byte of the answer."""
+        if self.ttfb_s is None:
+            self.ttfb_s = self.elapsed()
+
+    @property
+    def outcome(self) -> OutcomeName:
+        """How it ended, as far as is known now."""
+        if self._ended is not None:
+            return self._ended
+        if self.status is not None and self.status >= 400:
+            return "refused"
+        if self.route is None or self.route.dialect is None:
+            return "passed"
+        if self.answer.error_type is not None:
+            return "error"
+        if self.streamed and self.usage_fault is None and not self.answer.complete:
+            return "truncated"
+        return "ok"
+
+    def settled(self) -> Outcome:
+        """What the rewriter learns."""
+        return Outcome(
+            name=self.outcome,
+            status=self.status,
+            error_type=self.error_type or self.answer.error_type,
+            answer=self.answer,
+            retried_with_fallback=self.fallback,
+        )
+
+    def turn(self) -> Turn:
+        """The record, once all is over."""
+        upstream = self.route.upstream.name if self.route else None
+        model = self.report.model if self.report else None
+        return Turn(
+            id=secrets.token_hex(8),
+            started_at=self.started_at,
+            method=self.method,
+            path=self.path,
+            upstream=upstream,
+            dialect=self.route.dialect if self.route else None,
+            status=self.status,
+            outcome=self.outcome,
+            error_type=self.error_type or self.answer.error_type,
+            refusal=self.refusal,
+            retried=self.retried,
+            fallback=self.fallback,
+            failed_open=self.failed_open,
+            added_s=self.added_s,
+            ttfb_s=self.ttfb_s,
+            duration_s=self.elapsed(),
+            request_bytes=self.request_bytes,
+            response_bytes=self.response_bytes,
+            model=model or self.answer.model,
+            stop_reason=self.answer.stop_reason,
+            usage=self.answer.usage,
+            usage_fault=self.usage_fault,
+            report=self.report,
+            miss=self.miss,
+        )

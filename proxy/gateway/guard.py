@@ -1,0 +1,83 @@
+"""Who may speak to us, and in what form: the requests that are answered here and never forwarded."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from .exchange import RawHeaders
+from .headers import value_of
+from .settings import Settings
+from .values import is_loopback
+
+
+class Rejection(Struct, frozen=True):
+    """An answer of ours. `close` ends the connection after it."""
+
+    status: int
+    message: str
+    error_type: str
+    close: bool = False
+
+
+def rejection(method: str, target: str, headers: RawHeaders, settings: Settings) -> Rejection | None:
+    """Return why a request is not forwarded, or None."""
+    if method == "CONNECT" or not target.startswith("/"):
+        return Rejection(
+            400,
+            "this is no forward proxy: send the path alone, as to the provider itself",
+            "form",
+            close=True,
+        )
+    host = value_of(headers, "host") or ""
+    guarded = not settings.listen.loopback or bool(settings.allowed_hosts)
+    if guarded and not host_allowed(host, settings.allowed_hosts):
+        return Rejection(403, f"host '{_shown(host)}' is not served here; add it to allowed_hosts", "host")
+    origin = value_of(headers, "origin")
+    if origin is not None and not origin_allowed(origin, settings.allowed_hosts):
+        return Rejection(403, f"requests from web pages of '{_shown(origin)}' are not served", "origin")
+    upgrade = value_of(headers, "upgrade") or ""
+    if "websocket" in upgrade.lower():
+        return Rejection(426, "websockets are not served here; use plain HTTP", "websocket", close=True)
+    return None
+
+
+def host_allowed(host: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a `Host` header is one of ours.
+
+    Loopback names and plain addresses always are: a page that rebinds its name to our address (DNS rebinding)
+    arrives with its name. Other names must be listed.
+    """
+    name = _bare(host)
+    return "*" in allowed or is_loopback(name) or _is_address(name) or name in allowed
+
+
+def origin_allowed(origin: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a browser's `Origin` may speak to us: none of the web's pages but those of this machine or listed."""
+    parts = urlsplit(origin.strip())
+    if parts.scheme not in {"http", "https"}:
+        return True  # `null`, editors' web views, extensions
+    name = _bare(parts.netloc)
+    return "*" in allowed or is_loopback(name) or name in allowed
+
+
+def _bare(host: str) -> str:
+    """A host without its port."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.rpartition(":")[0] if name.count(":") == 1 else name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(text: str) -> str:
+    return text[:100].encode("ascii", "replace").decode()

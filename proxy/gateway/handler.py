@@ -1,0 +1,224 @@
+"""One request's life, from its arrival to its Turn.
+
+    guard -> route -> read and open the body -> prepare -> send (-> the fallback, once) -> relay -> settle -> journal
+
+A path without a conversation goes straight from route to send and streams both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from ..errors import BodyEncodingError, BodyError, BodyTooLarge, StetError, UpstreamError
+from .bodies import Body, open_body, read_body
+from .draft import Draft
+from .encoding import opened
+from .exchange import Incoming, Prepared, RawHeaders
+from .guard import rejection
+from .headers import for_upstream, value_of, without
+from .journal import Journal
+from .refusals import LONGEST_REFUSAL, structural_class
+from .relay import relay, tap_for
+from .rewriting import Rewriting
+from .routes import Route, route
+from .settings import Settings
+from .shapes import error_body
+from .upstream import Call, Reply, UpstreamClient
+
+
+class Handler:
+    """Serves the agents' port."""
+
+    def __init__(
+        self, settings: Settings, rewriting: Rewriting, upstreams: UpstreamClient, journal: Journal
+    ) -> None:
+        self._settings = settings
+        self._rewriting = rewriting
+        self._upstreams = upstreams
+        self._journal = journal
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one request. Whatever happens, exactly one Turn is written."""
+        draft = Draft(request.method, request.raw_path.partition("?")[0])
+        self._journal.metrics.in_flight(1)
+        try:
+            return await self._serve(request, draft)
+        except asyncio.CancelledError:
+            draft.end("cancelled")
+            raise
+        except ConnectionResetError:
+            draft.end("cancelled")
+            return web.Response(status=499)  # never arrives: the client is gone
+        except StetError as fault:
+            return self._own_answer(draft, fault.status, str(fault), type(fault).__name__)
+        except Exception as fault:  # noqa: BLE001  a bug of ours: one request fails, in words its client can read
+            draft.end("error")
+            self._journal.failed_open("gateway", fault)
+            return self._own_answer(draft, 500, "an internal error, see the log", "internal")
+        finally:
+            self._journal.metrics.in_flight(-1)
+            self._journal.write(draft.turn())
+
+    async def _serve(self, request: web.Request, draft: Draft) -> web.StreamResponse:
+        settings, headers, target = self._settings, request.raw_headers, request.raw_path
+        refused = rejection(request.method, target, headers, settings)
+        if target.startswith("/"):
+            draft.route = route(
+                request.method, target, headers, settings.upstreams, settings.default_upstream
+            )
+        if refused is not None:
+            return self._own_answer(
+                draft, refused.status, refused.message, refused.error_type, close=refused.close
+            )
+        if draft.route is None or draft.path == "/stet" or draft.path.startswith("/stet/"):
+            return self._own_answer(draft, 404, f"nothing is served at {draft.path}", "not_found")
+        if draft.route.dialect is None:
+            return await self._pass(request, draft.route, draft)
+        return await self._turn(request, draft.route, draft.route.dialect, draft)
+
+    async def _pass(self, request: web.Request, to: Route, draft: Draft) -> web.StreamResponse:
+        """Stream both ways, unread."""
+        draft.request_bytes = request.content_length
+        call = Call(
+            upstream=to.upstream,
+            method=request.method,
+            url=to.url,
+            headers=for_upstream(request.raw_headers, to.upstream.host, None),
+            body=_uploaded(request) if request.body_exists else None,
+        )
+        try:
+            reply, draft.retried = await self._upstreams.send(call)
+        except UpstreamError as fault:
+            return self._unreachable(draft, fault)
+        try:
+            return await relay(request, reply, None, draft)
+        finally:
+            reply.close()
+
+    async def _turn(self, request: web.Request, to: Route, dialect: str, draft: Draft) -> web.StreamResponse:
+        """Serve a request that carries a conversation."""
+        limit = self._settings.max_body
+        try:
+            wire = await read_body(request, limit)
+            began = time.perf_counter()
+            body = await open_body(wire, value_of(request.raw_headers, "content-encoding"), limit)
+            draft.added_s += time.perf_counter() - began
+        except BodyTooLarge as fault:
+            return self._own_answer(draft, fault.status, str(fault), "too_large", close=True)
+        except BodyError as fault:
+            return self._own_answer(draft, fault.status, str(fault), "body", close=True)
+        draft.request_bytes = len(wire)
+        prepared = Prepared(body=wire, commit=False)
+        if body.plain is not None:
+            prepared = await self._rewriting.prepare(
+                Incoming(
+                    method=request.method,
+                    path=to.path,
+                    query=to.query,
+                    headers=request.raw_headers,
+                    body=body.plain,
+                    upstream=to.upstream.name,
+                    dialect=dialect,
+                    started_at=draft.started_at,
+                    profile=to.upstream.profile,
+                ),
+                draft,
+            )
+        try:
+            return await self._exchange(request, to, body, prepared, draft)
+        except (asyncio.CancelledError, ConnectionResetError):
+            draft.end("cancelled")
+            raise
+        finally:
+            self._rewriting.settle(prepared, draft)
+
+    async def _exchange(
+        self, request: web.Request, to: Route, body: Body, prepared: Prepared, draft: Draft
+    ) -> web.StreamResponse:
+        """Send what was prepared and hand the answer on."""
+        call = _call(request, to, body, prepared.body if prepared.changed else body.plain)
+        try:
+            reply, draft.retried = await self._upstreams.send(call)
+        except UpstreamError as fault:
+            return self._unreachable(draft, fault)
+        try:
+            if reply.status == 400 and prepared.changed and prepared.fallback is not None:
+                other = _call(request, to, body, prepared.fallback)
+                reply = await self._second_chance(reply, other, draft)
+            tap = tap_for(reply, to.dialect, self._journal) if to.dialect else None
+            return await relay(request, reply, tap, draft)
+        finally:
+            reply.close()
+
+    async def _second_chance(self, reply: Reply, other: Call, draft: Draft) -> Reply:
+        """Send the fallback, once, where the refusal speaks of structure; return the answer the client gets.
+
+        That is the fallback's where it was taken, and the first one otherwise: its wording is about the request
+        the client knows least about, but it came first and clients act on the wording [D9].
+        """
+        seen = await reply.peek(LONGEST_REFUSAL)
+        draft.refusal = structural_class(reply.status, _plain_refusal(seen, reply.headers))
+        if draft.refusal is None:
+            return reply
+        draft.retried = True
+        try:
+            second, _ = await self._upstreams.send(other)
+        except UpstreamError:
+            return reply
+        if second.status >= 400:
+            second.close()
+            return reply
+        reply.close()
+        draft.fallback = True
+        return second
+
+    def _unreachable(self, draft: Draft, fault: UpstreamError) -> web.Response:
+        draft.end("unreachable")
+        return self._own_answer(draft, fault.status, str(fault), fault.reason)
+
+    def _own_answer(
+        self, draft: Draft, status: int, message: str, error_type: str, *, close: bool = False
+    ) -> web.Response:
+        """Answer in the provider's error shape."""
+        draft.end("rejected")
+        draft.status = status
+        draft.error_type = error_type
+        family = draft.route.family if draft.route else "anthropic"
+        response = web.Response(
+            status=status, body=error_body(family, status, message), content_type="application/json"
+        )
+        if close:
+            response.force_close()
+        return response
+
+
+def _call(request: web.Request, to: Route, body: Body, sent: bytes | None) -> Call:
+    """The request that goes out: the client's own bytes and headers, unless `sent` is another body."""
+    own = sent is None or sent is body.plain
+    wire = body.wire if own else sent
+    assert wire is not None
+    headers = for_upstream(request.raw_headers, to.upstream.host, len(wire))
+    return Call(
+        upstream=to.upstream,
+        method=request.method,
+        url=to.url,
+        headers=headers if own else without(headers, "content-encoding"),
+        body=wire,
+    )
+
+
+async def _uploaded(request: web.Request) -> AsyncIterator[bytes]:
+    async for chunk in request.content.iter_any():
+        yield chunk
+
+
+def _plain_refusal(body: bytes, headers: RawHeaders) -> bytes:
+    encoding = value_of(headers, "content-encoding")
+    try:
+        return opened(body, encoding, 4 * LONGEST_REFUSAL) if encoding else body
+    except (BodyEncodingError, BodyTooLarge):
+        return b""

@@ -1,0 +1,103 @@
+"""Back to the client: status, headers and bytes as they came, each chunk at once.
+
+The client is served first and the tap after it. An answer that breaks off upstream breaks off here too: ending it
+cleanly would dress half an answer up as a whole one [C6].
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from ..errors import UpstreamError
+from .draft import Draft
+from .headers import end_to_end, value_of
+from .journal import Journal
+from .tap import Tap
+from .upstream import Reply
+
+_LIBRARY_HEADERS = (hdrs.DATE, hdrs.SERVER, hdrs.CONTENT_TYPE)
+
+
+class Relayed(web.StreamResponse):
+    """An answer of the provider's. `exact_headers` takes out again what the library adds."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(
+            status=reply.status, reason=reply.reason, headers=CIMultiDict(end_to_end(reply.headers))
+        )
+        self.added = tuple(name for name in _LIBRARY_HEADERS if name not in self.headers)
+
+
+async def exact_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Run when headers are about to go out: of a relayed answer, only the provider's own and our framing go."""
+    del request
+    if isinstance(response, Relayed):
+        for name in response.added:
+            response.headers.pop(name, None)
+    else:
+        response.headers.pop(hdrs.SERVER, None)
+
+
+def tap_for(reply: Reply, dialect: str, journal: Journal) -> Tap:
+    """Return the tap for an answer in this dialect."""
+    return Tap(
+        dialect,
+        reply.status,
+        value_of(reply.headers, "content-type") or "",
+        value_of(reply.headers, "content-encoding") or "",
+        journal,
+    )
+
+
+async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draft) -> web.StreamResponse:
+    """Hand the answer on, chunk by chunk, and note in the draft how it went.
+
+    A client that is gone raises ConnectionResetError here, or cancels the task that runs this.
+    """
+    draft.status = reply.status
+    draft.streamed = tap is not None and tap.streamed and reply.status < 400
+    response = Relayed(reply)
+    whole = False
+    try:
+        await response.prepare(request)
+        async for chunk in reply.chunks():
+            await response.write(chunk)
+            draft.first_byte()
+            draft.response_bytes += len(chunk)
+            if tap is not None:
+                tap.feed(chunk)
+        whole = True
+    except UpstreamError as fault:
+        draft.error_type = fault.reason
+        draft.end("truncated")
+        _break_off(request, response)
+    finally:
+        if tap is not None:
+            draft.answer = tap.answer(whole=whole)
+            draft.usage_fault = tap.fault
+            draft.refusal = draft.refusal or tap.refusal
+    if whole:
+        await response.write_eof()
+    return response
+
+
+def _break_off(request: web.Request, response: web.StreamResponse) -> None:
+    """End the client's connection so that nobody takes what was sent for a whole answer.
+
+    Where the framing shows the missing rest, closing is enough and loses nothing. An answer framed by the end of
+    the connection alone (HTTP/1.0) can only be broken by a reset.
+    """
+    transport = request.transport
+    if transport is None:
+        return
+    framed = hdrs.TRANSFER_ENCODING in response.headers or hdrs.CONTENT_LENGTH in response.headers
+    sock = transport.get_extra_info("socket")
+    if not framed and sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+    else:
+        transport.close()

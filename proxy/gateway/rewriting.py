@@ -1,0 +1,72 @@
+"""The rewriter, called so that no fault of it keeps a request from being answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ..turns import Miss
+from .draft import Draft
+from .exchange import Incoming, Outcome, Prepared, Rewriter
+from .journal import Journal
+
+_THREAD_FROM = 1024 * 1024
+"""Bodies from this many bytes on are prepared in a worker thread, so that small requests go on meanwhile."""
+
+
+class Rewriting:
+    """Calls `prepare` and `settle`, times them, and fails open."""
+
+    def __init__(self, rewriter: Rewriter, journal: Journal) -> None:
+        self._rewriter = rewriter
+        self._journal = journal
+
+    async def prepare(self, incoming: Incoming, draft: Draft) -> Prepared:
+        """Return what to send: the client's own bytes where the rewrite fails."""
+        started = time.perf_counter()
+        try:
+            if len(incoming.body) < _THREAD_FROM:
+                prepared = self._rewriter.prepare(incoming)
+            else:
+                prepared = await self._in_thread(incoming, draft)
+        except Exception as fault:  # noqa: BLE001  whatever the rewrite does wrong, the request goes out
+            draft.failed_open = "prepare"
+            self._journal.failed_open("prepare", fault)
+            prepared = Prepared(body=incoming.body, commit=False)
+        draft.added_s += time.perf_counter() - started
+        draft.report = prepared.report
+        return prepared
+
+    def settle(self, prepared: Prepared, draft: Draft) -> None:
+        """Tell the rewriter how it went."""
+        if prepared.commit:
+            draft.miss = self._settle(prepared, draft.settled(), draft)
+
+    async def _in_thread(self, incoming: Incoming, draft: Draft) -> Prepared:
+        working = asyncio.ensure_future(asyncio.to_thread(self._rewriter.prepare, incoming))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            # The thread goes on to its end and may commit: what it commits must be settled as never sent.
+            draft.end("cancelled")
+            outcome = draft.settled()
+            working.add_done_callback(lambda done: self._settle_late(done, outcome))
+            raise
+
+    def _settle_late(self, done: asyncio.Future[Prepared], outcome: Outcome) -> None:
+        if done.cancelled():
+            return
+        fault = done.exception()
+        if fault is not None:
+            self._journal.failed_open("prepare", fault)
+        elif done.result().commit:
+            self._settle(done.result(), outcome, None)
+
+    def _settle(self, prepared: Prepared, outcome: Outcome, draft: Draft | None) -> Miss | None:
+        try:
+            return self._rewriter.settle(prepared, outcome)
+        except Exception as fault:  # noqa: BLE001  the answer is already the client's
+            if draft is not None:
+                draft.failed_open = draft.failed_open or "settle"
+            self._journal.failed_open("settle", fault)
+            return None
