@@ -30,8 +30,7 @@ class Position(msgspec.Struct, frozen=True):
     """One position of the prompt: where it stands in the body, what it is, what it weighs.
 
     `tokens` are its own; `key` identifies its content, `chain` all of the prompt up to and with
-    it; `ttl` is the lifetime of the mark on it. A parameter block has no tokens and is not counted by
-    the lookback.
+    it; `ttl` is the lifetime of the mark on it. A parameter block is not counted by the lookback.
     """
 
     path: str
@@ -99,22 +98,27 @@ class _Printer:
         self.positions.append(Position(path, section, kind, weight, key, self.chain, ttl))
 
     def tools(self) -> None:
-        """The tools that are not deferred, in wire order; those of the web change system and on [B12]."""
+        """The tools that are not deferred, in wire order.
+
+        Switching web tools on or off spares the cache of the other tools [B12]: what they say
+        stands in a parameter block behind the tools.
+        """
         web: list[bytes] = []
         for index, tool in enumerate(self.body.get("tools") or []):
             if not isinstance(tool, dict) or tool.get("defer_loading"):
                 continue
             text = canonical(tool, leave_out=("cache_control", "eager_input_streaming"))
             kind = str(tool.get("type") or "custom")
-            weight = tokens.of_bytes(len(text), self.model)
-            before = self.chain
-            self.add(f"tools.{index}", "tools", kind, text, weight=weight, ttl=ttl_of(tool))
-            if kind.startswith(_WEB):
+            if kind.startswith(_WEB) and not self.as_sent:
                 web.append(text)
-                self.chain = before
-                self.positions[-1] = msgspec.structs.replace(self.positions[-1], chain=before)
-        if web and not self.as_sent:
-            self.add("parameters", "system", "parameters", b"web:" + b"\n".join(web))
+                continue
+            weight = tokens.of_bytes(len(text), self.model)
+            self.add(f"tools.{index}", "tools", kind, text, weight=weight, ttl=ttl_of(tool))
+        if web:
+            text = b"\n".join(web)
+            self.add(
+                "parameters", "system", "parameters", text, weight=tokens.of_bytes(len(text), self.model)
+            )
 
     def system(self, *, hash_billing_header: bool) -> None:
         system = self.body.get("system")
