@@ -137,7 +137,9 @@ class Agents:
         generic = next((agent for agent in compiled if agent.name == "generic"), Agent())
         generic = structs.replace(generic, name="")
         special = [
-            structs.replace(agent, fields=merged(agent.fields, generic.fields)) for agent in compiled if agent.name != "generic"
+            structs.replace(agent, fields=merged(agent.fields, generic.fields))
+            for agent in compiled
+            if agent.name != "generic"
         ]
         return cls(special, generic)
 
@@ -168,11 +170,15 @@ def compile_agent(document: Document) -> Agent:
     headers = file.detect.get("headers", {})
     return Agent(
         name=file.agent,
-        detect=tuple((name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in headers.items()),
+        detect=tuple(
+            (name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in headers.items()
+        ),
         session=tuple(name.lower() for name in file.session),
         subagent=tuple(name.lower() for name in file.subagent),
         attribution=regex(file.attribution, "attribution") if file.attribution else None,
-        reminders=tuple((rule, regex(rule.pattern, "reminders", at, "pattern")) for at, rule in enumerate(file.reminders)),
+        reminders=tuple(
+            (rule, regex(rule.pattern, "reminders", at, "pattern")) for at, rule in enumerate(file.reminders)
+        ),
         fields=tuple(
             Field(rule=rule, pattern=regex(rule.pattern, "volatile", at, "pattern", value=True))
             for at, rule in enumerate(file.volatile)

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Role
+from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Reminder, Role, Text, ToolCall
 from .identity import derived
 
 
@@ -76,7 +76,13 @@ class PlaceMark(Change, frozen=True, kw_only=True):
     mark: Mark | None
 
 
-Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark
+class Mend(Change, frozen=True, kw_only=True):
+    """Bytes mended before the body was read, `count` of them: lone surrogates and NUL [A4]."""
+
+    count: int
+
+
+Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | Mend
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -155,7 +161,9 @@ class _Bench:
 TOOLS, SYSTEM = -1, -2
 
 
-def apply(conversation: Conversation, edits: Sequence[Edit], since: int = 0) -> tuple[Conversation, tuple[Edit, ...]]:
+def apply(
+    conversation: Conversation, edits: Sequence[Edit], since: int = 0
+) -> tuple[Conversation, tuple[Edit, ...]]:
     """`conversation` after `edits` in their order, and those that found their target.
 
     `since` is the first message an edit is likely to touch, a hint that saves looking at the others.
@@ -168,6 +176,8 @@ def apply(conversation: Conversation, edits: Sequence[Edit], since: int = 0) -> 
 
 
 def _apply_one(bench: _Bench, edit: Edit) -> bool:
+    if isinstance(edit, Mend):
+        return True
     found = bench.find(edit.target)
     if found is None:
         return False
@@ -216,7 +226,7 @@ def _move(bench: _Bench, source: tuple[list[Part], int], to: Target, *, before: 
 
 
 def _successor(part: Part, old: Part) -> Part:
-    base = old.raw if old.raw is not None else old.base
+    base = part.base if part.base is not None else old.raw if old.raw is not None else old.base
     return structs.replace(part, raw=None, base=base, key=old.key, nth=old.nth, mark=old.mark)
 
 
@@ -227,11 +237,26 @@ def _marked(old: Part, mark: Mark | None) -> Part:
 
 def _made(edit: InsertBefore | InsertAfter, part: Part) -> Part:
     """A part of ours gets a key derived from its place, so that marks and later edits can name it."""
-    return structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}")) if part.key == NO_KEY else part
+    return (
+        structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}"))
+        if part.key == NO_KEY
+        else part
+    )
 
 
 def _message(edit: InsertBefore | InsertAfter, part: Part, role: Role) -> Message:
     return Message(role=role, parts=(_made(edit, part),))
+
+
+def unchanged(edit: Edit, part: Part) -> bool:
+    """Whether a replacement says what already stands there, to the byte: then it is none."""
+    match edit, part:
+        case Replace(part=ToolCall() as new), ToolCall():
+            return (new.id, new.name, new.input) == (part.id, part.name, part.input)
+        case Replace(part=Text() | Reminder() as new), Text() | Reminder():
+            return new.text == part.text
+        case _:
+            return False
 
 
 def by_stage(edits: Iterable[Edit]) -> dict[str, int]:

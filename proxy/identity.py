@@ -13,7 +13,7 @@ remembered about the turns. Forks, rewinds, resumes and sub-agents need no code:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import assert_never
 
@@ -79,13 +79,19 @@ def canonical(raw: bytes) -> bytes:
 
 
 def _canonical(value: object) -> bytes:
-    return json.dumps(_ordered(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(_ordered(value), ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _ordered(value: object) -> object:
     match value:
         case dict():
-            return {key: _ordered(inner) for key, inner in sorted(value.items()) if inner is not None and key != "cache_control"}
+            return {
+                key: _ordered(inner)
+                for key, inner in sorted(value.items())
+                if inner is not None and key != "cache_control"
+            }
         case list():
             return [_ordered(inner) for inner in value]
         case _Number():
@@ -131,7 +137,9 @@ def says(part: Part, mask: Mask) -> bytes | None:
 def _lenient(raw: bytes) -> bytes:
     try:
         return canonical(raw)
-    except ValueError:  # call arguments a model broke off in the middle are no JSON; they are compared as they are
+    except (
+        ValueError
+    ):  # call arguments a model broke off in the middle are no JSON; they are compared as they are
         return raw
 
 
@@ -149,7 +157,9 @@ def chained(message: Message, key: Key, nth: int, mask: Mask) -> tuple[Message, 
     return structs.replace(message, parts=tuple(parts)), key, nth
 
 
-def chain(messages: tuple[Message, ...], start: Key, mask: Mask, known: tuple[Message, ...] = ()) -> Iterator[Message]:
+def chain(
+    messages: tuple[Message, ...], start: Key, mask: Mask, known: tuple[Message, ...] = ()
+) -> Iterator[Message]:
     """`messages` with keys, from `start`; `known` are the keyed messages of an equal beginning."""
     key, nth = start, 0
     yield from known
@@ -160,6 +170,14 @@ def chain(messages: tuple[Message, ...], start: Key, mask: Mask, known: tuple[Me
     for message in messages[len(known) :]:
         keyed, key, nth = chained(message, key, nth, mask)
         yield keyed
+
+
+def end_of_turn(messages: Sequence[Message], at: int) -> Key:
+    """The key of the end of the turn that message `at` belongs to: the model's, or everybody else's."""
+    model = messages[at].role is Role.ASSISTANT
+    while at + 1 < len(messages) and (messages[at + 1].role is Role.ASSISTANT) == model:
+        at += 1
+    return turn_end(messages[at].parts[-1].key)
 
 
 def is_user_side(role: Role) -> bool:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from .conversation import Key, Message, Part
+from .conversation import Conversation, Key, Message, Part, text_of
 from .edits import Edit, Target
 from .identity import digest
 from .usage import Usage
@@ -30,13 +30,25 @@ SHORT = 8
 """Bytes of a key kept per part of a branch: enough to tell two parts of one conversation apart."""
 
 
+PromiseId = tuple[Key, str, int]
+
+
 class Promise(Struct, frozen=True, kw_only=True):
-    """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model."""
+    """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model.
+
+    Write-once per anchor, stage and `nth`: that of the target, where several parts share a key.
+    """
 
     anchor: Key
     stage: str
+    nth: int = 0
     edits: tuple[Edit, ...] = ()
     announces: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def id(self) -> PromiseId:
+        """What makes it one of its kind."""
+        return (self.anchor, self.stage, self.nth)
 
 
 class Spelling(Struct, frozen=True):
@@ -73,7 +85,6 @@ class Frontier(Struct, frozen=True, kw_only=True):
     tail: Target | None = None
     tail_parts: int = 0
     ttl_s: float | None = None
-    rent: float = 0.0
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -100,7 +111,11 @@ class Branch(Struct, frozen=True, kw_only=True):
 
     def frontier(self, upstream: str, model: str, setting: bytes | None = None) -> Frontier | None:
         """The newest frontier at an upstream and model, of one setting if given."""
-        fitting = [f for f in self.frontiers if f.upstream == upstream and f.model == model and setting in (None, f.setting)]
+        fitting = [
+            f
+            for f in self.frontiers
+            if f.upstream == upstream and f.model == model and setting in (None, f.setting)
+        ]
         return max(fitting, key=lambda f: f.at, default=None)
 
 
@@ -118,12 +133,16 @@ class Place(Struct, frozen=True, kw_only=True):
 class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
 
-    `reach`: the highest message that an edit across messages was bound to; below it nothing may be reused
-    on its own.
+    `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
+    with each. `edits` are those of messages. `reach`: the highest message that an edit across messages
+    was bound to; below it nothing may be reused on its own.
     """
 
     client: tuple[Message, ...]
     sent: tuple[Message, ...]
+    keys: bytes
+    counts: tuple[int, ...]
+    edits: tuple[Edit, ...]
     reach: int
     branch: Key
     size: int
@@ -139,7 +158,6 @@ class Commit(Struct, frozen=True, kw_only=True):
     keys: bytes
     policy: bytes
     promises: tuple[Promise, ...]
-    carried: frozenset[tuple[Key, str]]
     frozen: Frozen
     rewritten: bool
     frontier: Frontier
@@ -154,6 +172,7 @@ class Ticket(Struct, frozen=True, kw_only=True):
     branch: Key
     before: Branch | None
     added: tuple[Promise, ...]
+    carried: frozenset[PromiseId]
     number: int
 
 
@@ -179,7 +198,9 @@ class Store(Protocol):
 class Ledger:
     """All branches of a process, bounded by conversations and by the bytes of recent requests."""
 
-    def __init__(self, store: Store | None = None, *, conversations: int = 4000, recent_bytes: int = 96 << 20) -> None:
+    def __init__(
+        self, store: Store | None = None, *, conversations: int = 4000, recent_bytes: int = 96 << 20
+    ) -> None:
         self._store = store
         self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
         self._recent: OrderedDict[bytes, list[Recent]] = OrderedDict()
@@ -196,7 +217,9 @@ class Ledger:
         """The branches that open with `root`, from memory or the store."""
         known = self._roots.get(root)
         if known is None:
-            known = {branch.id: branch for branch in self._store.load(root)} if self._store is not None else {}
+            known = (
+                {branch.id: branch for branch in self._store.load(root)} if self._store is not None else {}
+            )
             if known:
                 self._roots[root] = known
         return known
@@ -255,7 +278,11 @@ class Ledger:
         promises, added = _with(before.promises if before else {}, commit.promises)
         number = self._counter = self._counter + 1
         fresh = before is None or commit.fork
-        branch_id = digest(b"branch", commit.root, commit.keys, number.to_bytes(8, "big")) if before is None or fresh else before.id
+        branch_id = (
+            digest(b"branch", commit.root, commit.keys, number.to_bytes(8, "big"))
+            if before is None or fresh
+            else before.id
+        )
         known[branch_id] = branch = Branch(
             id=branch_id,
             root=commit.root,
@@ -271,7 +298,19 @@ class Ledger:
             answered=False,
             rewritten=commit.rewritten or (before is not None and before.rewritten),
         )
-        ticket = Ticket(commit=commit, branch=branch_id, before=None if fresh else before, added=added, number=number)
+        carried = (
+            frozenset(promise.id for group in promises.values() for promise in group)
+            if len(self._flying)
+            else frozenset[PromiseId]()
+        )
+        ticket = Ticket(
+            commit=commit,
+            branch=branch_id,
+            before=None if fresh else before,
+            added=added,
+            carried=carried,
+            number=number,
+        )
         self._flying[number] = ticket
         if commit.recent is not None:
             self._file(commit.recall, structs.replace(commit.recent, branch=branch_id))
@@ -298,24 +337,35 @@ class Ledger:
             self._withdraw(known, branch, ticket)
 
     def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
-        held = frozenset[tuple[Key, str]]().union(*(other.commit.carried for other in self._flying.values()))
-        struck = tuple(p for p in ticket.added if (p.anchor, p.stage) not in held)
+        held = frozenset[PromiseId]().union(*(other.carried for other in self._flying.values()))
+        struck = tuple(p for p in ticket.added if p.id not in held)
         latest = branch.keys == ticket.commit.keys and not branch.answered
         if latest and not any(other.branch == branch.id for other in self._flying.values()):
             if ticket.before is None:
                 del known[branch.id]
                 if self._store is not None:
-                    self._store.strike(structs.replace(branch, keys=b""), tuple(p for ps in branch.promises.values() for p in ps))
+                    self._store.strike(
+                        structs.replace(branch, keys=b""),
+                        tuple(p for ps in branch.promises.values() for p in ps),
+                    )
                 return
-            branch = structs.replace(branch, keys=ticket.before.keys, answers=ticket.before.answers, answered=ticket.before.answered)
+            branch = structs.replace(
+                branch,
+                keys=ticket.before.keys,
+                answers=ticket.before.answers,
+                answered=ticket.before.answered,
+            )
         known[branch.id] = branch = structs.replace(branch, promises=_without(branch.promises, struck))
         if self._store is not None:
             self._store.strike(branch, struck)
 
     def _file(self, name: bytes, recent: Recent) -> None:
-        kept = [old for old in self._recent.pop(name, ()) if old.branch != recent.branch][-3:]
+        old = self._recent.pop(name, [])
+        kept = [entry for entry in old if entry.branch != recent.branch][-3:]
         self._recent[name] = [*kept, recent]
-        self._recent_bytes = sum(r.size for rs in self._recent.values() for r in rs) if len(self._recent) < 64 else self._recent_bytes + recent.size
+        self._recent_bytes += (
+            recent.size + sum(entry.size for entry in kept) - sum(entry.size for entry in old)
+        )
         while self._recent_bytes > self._recent_limit and len(self._recent) > 1:
             _, dropped = self._recent.popitem(last=False)
             self._recent_bytes -= sum(r.size for r in dropped)
@@ -339,13 +389,15 @@ def _common(mine: bytes, theirs: bytes) -> int:
     return low
 
 
-def _with(held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise]) -> tuple[Mapping[Key, tuple[Promise, ...]], tuple[Promise, ...]]:
+def _with(
+    held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise]
+) -> tuple[Mapping[Key, tuple[Promise, ...]], tuple[Promise, ...]]:
     """Promises with new ones; write-once: what stands under an anchor and stage stays."""
     result: dict[Key, tuple[Promise, ...]] | None = None
     added: list[Promise] = []
     for promise in new:
         standing = (held if result is None else result).get(promise.anchor, ())
-        if any(p.stage == promise.stage for p in standing):
+        if any(p.id == promise.id for p in standing):
             continue
         result = dict(held) if result is None else result
         result[promise.anchor] = (*standing, promise)
@@ -353,13 +405,15 @@ def _with(held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise]) -> tu
     return (held if result is None else result), tuple(added)
 
 
-def _without(held: Mapping[Key, tuple[Promise, ...]], struck: Sequence[Promise]) -> Mapping[Key, tuple[Promise, ...]]:
+def _without(
+    held: Mapping[Key, tuple[Promise, ...]], struck: Sequence[Promise]
+) -> Mapping[Key, tuple[Promise, ...]]:
     if not struck:
         return held
-    gone = {(p.anchor, p.stage) for p in struck}
+    gone = {p.id for p in struck}
     result: dict[Key, tuple[Promise, ...]] = {}
     for anchor, promises in held.items():
-        kept = tuple(p for p in promises if (p.anchor, p.stage) not in gone)
+        kept = tuple(p for p in promises if p.id not in gone)
         if kept:
             result[anchor] = kept
     return result
@@ -367,7 +421,11 @@ def _without(held: Mapping[Key, tuple[Promise, ...]], struck: Sequence[Promise])
 
 def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...]) -> Branch:
     frontier = structs.replace(commit.frontier, usage=usage)
-    kept = [f for f in branch.frontiers if (f.upstream, f.model, f.setting) != (frontier.upstream, frontier.model, frontier.setting)]
+    kept = [
+        f
+        for f in branch.frontiers
+        if (f.upstream, f.model, f.setting) != (frontier.upstream, frontier.model, frontier.setting)
+    ]
     latest = branch.keys == commit.keys
     return structs.replace(
         branch,
@@ -375,6 +433,30 @@ def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple
         answers=answers if latest else branch.answers,
         answered=branch.answered or latest,
     )
+
+
+def setting(conversation: Conversation) -> bytes:
+    """Digest of tools and system as they stand: what a provider caches in front of the turns [B1 B12]."""
+    pieces: list[bytes] = []
+    for part in (*conversation.tools, *conversation.system):
+        wire = part.raw if part.raw is not None else None
+        said = text_of(part)
+        pieces.append(
+            said.encode("utf-8", "surrogatepass") if said is not None else bytes(wire or part.base or b"")
+        )
+    return digest(*pieces)
+
+
+def standing(promises: Iterable[Promise], keys: bytes) -> tuple[Promise, ...]:
+    """Those of the promises whose anchor is a part of this history, in its order."""
+    found: list[tuple[int, Promise]] = []
+    for promise in promises:
+        at = keys.find(promise.anchor[:SHORT])
+        while at >= 0 and at % SHORT:
+            at = keys.find(promise.anchor[:SHORT], at + 1)
+        if at >= 0:
+            found.append((at, promise))
+    return tuple(promise for _, promise in sorted(found, key=lambda pair: pair[0]))
 
 
 def packed(messages: Iterable[Message]) -> bytes:

@@ -1,4 +1,4 @@
-"""Anthropic Messages: /v1/messages and /v1/messages/count_tokens [A1-A91].
+"""Anthropic Messages: /v1/messages and /v1/messages/count_tokens [A1-A90].
 
 The wire is opened only as deep as an edit goes. A message that nothing touched leaves as the client's slice;
 in one that was touched, blocks that were not leave as their slices; in a block that was changed, members that
@@ -124,11 +124,18 @@ class Anthropic:
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
         members_of = dict(opened.envelope)
-        wanted = [(name, raw) for name, raw in opened.envelope if name in ("model", "stream", "thinking", "cache_control")]
+        wanted = [
+            (name, raw)
+            for name, raw in opened.envelope
+            if name in ("model", "stream", "thinking", "cache_control")
+        ]
         try:
             head = _head.decode(closed_object(wanted))
             system_raw = members_of.get("system", ABSENT)
-            fresh = [_message(raw.copy(), place) for place, raw in enumerate(opened.messages[len(known) :], len(known))]
+            fresh = [
+                _message(raw.copy(), place)
+                for place, raw in enumerate(opened.messages[len(known) :], len(known))
+            ]
             return Conversation(
                 envelope=opened.envelope,
                 tools=tuple(_tool(owned(raw)) for raw in _list(members_of.get("tools", ABSENT))),
@@ -146,7 +153,15 @@ class Anthropic:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        changed: dict[str, bytes] = {"messages": closed_array([_written(message) if message.raw is None else message.raw for message in conversation.messages if message.raw is not None or message.written])}
+        changed: dict[str, bytes] = {
+            "messages": closed_array(
+                [
+                    _written(message) if message.raw is None else message.raw
+                    for message in conversation.messages
+                    if message.raw is not None or message.written
+                ]
+            )
+        }
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(_written_part, conversation.tools))
         if conversation.system_changed:
@@ -186,7 +201,16 @@ def _message(raw: Raw, index: int) -> Message:
     role = _ROLES.get(_string.decode(named["role"]), Role.META) if "role" in named else Role.META
     content = named.get("content", ABSENT)
     parts = tuple(_content(content)) if len(content) else ()
-    return Message(role=role, parts=parts, raw=raw, frame=frame, bare=len(content) > 0 and is_string(content), index=index)
+    if not parts:
+        parts = (Text(text=""),)  # a message that says nothing still is something an edit can name
+    return Message(
+        role=role,
+        parts=parts,
+        raw=raw,
+        frame=frame,
+        bare=len(content) > 0 and is_string(content),
+        index=index,
+    )
 
 
 def _content(raw: Raw) -> Iterable[Part]:
@@ -205,7 +229,9 @@ def _part(raw: Raw) -> Part:
         case "text" if block.text is not None:
             return Text(raw=raw, mark=mark, size=size, text=block.text)
         case "tool_use" if len(block.input):
-            return ToolCall(raw=raw, mark=mark, size=size, id=block.id, name=block.name, input=bytes(block.input))
+            return ToolCall(
+                raw=raw, mark=mark, size=size, id=block.id, name=block.name, input=bytes(block.input)
+            )
         case "tool_result":
             return _result(raw, block, mark)
         case "thinking":
@@ -214,18 +240,43 @@ def _part(raw: Raw) -> Part:
             return Reasoning(raw=raw, mark=mark, size=size, signature="redacted", redacted=True)
         case "image" | "document":
             media = _media.decode(block.source) if len(block.source) else _Media()
-            return Image(raw=raw, mark=mark, size=size, media_type=media.media_type, data_bytes=max(0, len(media.data) - 2))
+            return Image(
+                raw=raw,
+                mark=mark,
+                size=size,
+                media_type=media.media_type,
+                data_bytes=max(0, len(media.data) - 2),
+            )
         case kind if kind in _SERVER_CALLS:
-            return ToolCall(raw=raw, mark=mark, size=size, id=block.id, name=block.name, input=bytes(block.input) or b"{}", server=True)
+            return ToolCall(
+                raw=raw,
+                mark=mark,
+                size=size,
+                id=block.id,
+                name=block.name,
+                input=bytes(block.input) or b"{}",
+                server=True,
+            )
         case kind if kind.endswith("_tool_result"):
-            return ToolResult(raw=raw, mark=mark, size=size, call_id=block.tool_use_id, content=bytes(block.content) or None, server=True)
+            return ToolResult(
+                raw=raw,
+                mark=mark,
+                size=size,
+                call_id=block.tool_use_id,
+                content=bytes(block.content) or None,
+                server=True,
+            )
         case kind:
             return Opaque(raw=raw, mark=mark, size=size, kind=kind)
 
 
 def _result(raw: Raw, block: _Block, mark: Mark | None) -> ToolResult:
     content = block.content
-    images = sum(inner.type == "image" for inner in _inner.decode(content)) if len(content) and is_array(content) else 0
+    images = (
+        sum(inner.type == "image" for inner in _inner.decode(content))
+        if len(content) and is_array(content)
+        else 0
+    )
     return ToolResult(
         raw=raw,
         mark=mark,
@@ -268,7 +319,11 @@ def _written_content(parts: Sequence[Part], *, bare: bool) -> bytes:
                 return bytes(only.raw)
             return encoded(only.text)
         case _:
-            return closed_array(map(_written_part, parts))
+            return closed_array(_written_part(part) for part in parts if not _is_nothing(part))
+
+
+def _is_nothing(part: Part) -> bool:
+    return isinstance(part, Text) and not part.text and part.raw is None and part.base is None
 
 
 def _written_system(conversation: Conversation) -> bytes:
@@ -325,9 +380,18 @@ def _own_members(part: Part) -> dict[str, bytes | None]:
         case Text(text=text) | Reminder(text=text):
             return {"type": b'"text"', "text": encoded(text)}
         case ToolCall(server=False):
-            return {"type": b'"tool_use"', "id": encoded(part.id), "name": encoded(part.name), "input": part.input}
+            return {
+                "type": b'"tool_use"',
+                "id": encoded(part.id),
+                "name": encoded(part.name),
+                "input": part.input,
+            }
         case ToolResult(server=False):
-            own: dict[str, bytes | None] = {"type": b'"tool_result"', "tool_use_id": encoded(part.call_id), "content": part.content}
+            own: dict[str, bytes | None] = {
+                "type": b'"tool_result"',
+                "tool_use_id": encoded(part.call_id),
+                "content": part.content,
+            }
             return own | {"is_error": b"true"} if part.is_error else own
         case ToolCall() | ToolResult() | Image() | Reasoning() | ToolDefinition() | Opaque():
             return {}

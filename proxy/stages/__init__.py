@@ -1,0 +1,26 @@
+"""The stages, one file a rule, and their order in one place.
+
+A stage looks at a `View` and proposes edits; it never changes anything. Retroactive stages stand behind the
+causal ones, so that they judge what really would be sent; marks come last, on what really is.
+"""
+
+from __future__ import annotations
+
+from . import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
+from .view import Facts, Proposal, Region, Stage, View
+
+ORDER: tuple[
+    Stage, ...
+] = (  # room: media behind reasoning; inject, externalize behind relocate; compact, budget behind stale
+    encoding,
+    normalize,
+    steady,
+    balance,
+    reasoning,
+    label,
+    relocate,
+    stale,
+    breakpoints,
+)
+
+__all__ = ["ORDER", "Facts", "Proposal", "Region", "Stage", "View"]

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from ..agents import Agent
-from ..conversation import Conversation, Part
+from ..agents import Agent, Field
+from ..conversation import Conversation, Part, Reminder
 from ..edits import Edit, Held, Target, target_of
 from ..ledger import Frozen, Place, Promise
 from ..models import ModelFacts
@@ -36,7 +36,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     `now`: wall-clock seconds at the request's start. `tenant`: who pays, as bytes that are no key. `scale`:
     the provider's tokens per estimated token, learned from its usage. `session`: what names the session, ""
-    where nothing does.
+    where nothing does. `strict`: a broken law raises instead of falling back.
     """
 
     now: float
@@ -46,6 +46,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     session: str = ""
     agent: Agent = Agent()
     scale: float = 1.0
+    strict: bool = False
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,9 @@ class View(Struct, frozen=True, kw_only=True):
 
     `start`: the first message that may hold parts not sent before. `regions`: those parts, by target; what is
     in neither region was sent before, or is ours. `frozen` and `announced` (field to value) come from the
-    ledger along this history. `estimate`: tokens of the whole prompt, before calibration.
+    ledger along this history. `cleared`: what earlier batches replaced by a placeholder. `client`: the
+    conversation as the client wrote it. `respelt`: reminders that the client rendered anew, as it wrote them
+    now. `fields`: the volatile fields to look for.
     """
 
     conversation: Conversation
@@ -64,6 +67,10 @@ class View(Struct, frozen=True, kw_only=True):
     regions: Mapping[Target, Region]
     frozen: Frozen
     announced: Mapping[str, str]
+    client: Conversation
+    cleared: frozenset[Target] = frozenset()
+    respelt: tuple[Reminder, ...] = ()
+    fields: tuple[Field, ...] = ()
 
     def fresh(self) -> Iterator[tuple[int, Part, Region]]:
         """Message place, part and region of each of the client's parts that was not sent before."""
@@ -77,6 +84,11 @@ class View(Struct, frozen=True, kw_only=True):
     def region(self, part: Part) -> Region | None:
         """The region of one part; None where it was sent before or is ours."""
         return self.regions.get(target_of(part))
+
+
+def weight(part: Part) -> int:
+    """A part's rough size in tokens, for explanations and stakes: a quarter of its bytes."""
+    return part.size // 4
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -108,7 +120,11 @@ class Stage(Protocol[C]):
 
 def causal(name: str, edits: list[Edit]) -> Proposal:
     """Edits that depend on their own target and what stands before it, each promised under that target."""
-    anchored: dict[bytes, list[Edit]] = {}
+    anchored: dict[Target, list[Edit]] = {}
     for edit in edits:
-        anchored.setdefault(edit.target.key, []).append(edit)
-    return Proposal(promises=tuple(Promise(anchor=key, stage=name, edits=tuple(group)) for key, group in anchored.items()))
+        anchored.setdefault(edit.target, []).append(edit)
+    return Proposal(
+        promises=tuple(
+            Promise(anchor=t.key, stage=name, nth=t.nth, edits=tuple(group)) for t, group in anchored.items()
+        )
+    )

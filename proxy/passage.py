@@ -1,0 +1,179 @@
+"""A request on its way in: read, keyed, and placed along what the ledger knows.
+
+Almost all of a turn is old. What the last request of a conversation was read as is remembered by the ledger
+(`Recent`) and taken over for every leading message whose bytes are the same; the rest is read. The result does
+not depend on it: without anything remembered the same comes out, later.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from msgspec import Struct, structs
+
+from .agents import recognised
+from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCall, ToolDefinition
+from .dialects import Dialect, Opened
+from .edits import Edit, Target, target_of
+from .identity import chain, digest, origin
+from .ledger import SHORT, Frozen, Ledger, Place, Recent, keyed, packed
+from .stages.view import Facts, Region
+
+
+class Passage(Struct, frozen=True, kw_only=True):
+    """A request, read and placed.
+
+    `body`: the bytes that were read. `keys` and `counts`: see `Recent`. `shared`: how many leading messages are
+    the same bytes as in `recent`. `first`: the first message with parts not sent before.
+    """
+
+    body: bytes
+    client: Conversation
+    keys: bytes
+    counts: tuple[int, ...]
+    root: Key
+    name: bytes
+    place: Place
+    frozen: Frozen
+    regions: dict[Target, Region]
+    first: int
+    recent: Recent | None
+    shared: int
+
+    def start(self, conversation: Conversation) -> int:
+        """The place in an edited conversation where what was not sent before begins."""
+        at = len(conversation.messages)
+        while at and not 0 <= conversation.messages[at - 1].index < self.first:
+            at -= 1
+        return at
+
+    def anew(self) -> Passage:
+        """The same request as if nothing were known: all of it is new to the provider."""
+        place = Place(branch=None, common=0, broke=True)
+        regions = {target_of(part): Region.NEW for message in self.client.messages for part in message.parts}
+        return structs.replace(
+            self, place=place, frozen=Frozen(), regions=regions, first=0, recent=None, shared=0
+        )
+
+    def remembered(self, sent: tuple[Message, ...], edits: Sequence[Edit], reach: int, size: int) -> Recent:
+        """What to take over when the next request comes."""
+        return Recent(
+            client=self.client.messages,
+            sent=sent,
+            keys=self.keys,
+            counts=self.counts,
+            edits=tuple(edits),
+            reach=reach,
+            branch=NO_KEY,
+            size=size,
+        )
+
+
+def enter(body: bytes, dialect: Dialect, ledger: Ledger, facts: Facts) -> Passage:
+    """Read a body and find its place. Raises BodyError where it cannot be read."""
+    opened = dialect.open(body)
+    name = digest(
+        b"recall",
+        facts.tenant,
+        facts.agent.name.encode(),
+        bytes(opened.messages[0]) if opened.messages else b"",
+    )
+    recent, shared = _recalled(opened, ledger.recall(name))
+    known = recent.client[:shared] if recent is not None else ()
+    client = _keyed(dialect.read(opened, known), facts, shared)
+    counts, keys = _packed(client.messages, recent, shared)
+    root = next((part.key for message in client.messages for part in message.parts if not part.nth), NO_KEY)
+    last = client.last(Role.ASSISTANT)
+    ids = [
+        part.id
+        for message in client.messages[max(0, last) :]
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    ]
+    place = ledger.place(keys, root, facts.session, ids, opening=last < 0)
+    first, regions = _regions(client.messages, counts, place, last, facts)
+    return Passage(
+        body=body,
+        client=client,
+        keys=keys,
+        counts=counts,
+        root=root,
+        name=name,
+        place=place,
+        frozen=place.branch.frozen if place.branch else Frozen(),
+        regions=regions,
+        first=first,
+        recent=recent,
+        shared=shared,
+    )
+
+
+def _recalled(opened: Opened, recents: Sequence[Recent]) -> tuple[Recent | None, int]:
+    """The recent request that shares the most leading messages with this one."""
+    best: Recent | None = None
+    shared = 0
+    for recent in reversed(recents):
+        same = 0
+        for mine, theirs in zip(opened.messages, recent.client, strict=False):
+            if mine != theirs.raw:
+                break
+            same += 1
+        if same > shared:
+            best, shared = recent, same
+    return best, shared
+
+
+def _keyed(conversation: Conversation, facts: Facts, shared: int) -> Conversation:
+    conversation = recognised(conversation, facts.agent, shared)
+    messages = conversation.messages
+    return structs.replace(
+        conversation,
+        messages=tuple(chain(messages, origin(facts.tenant), facts.agent.mask, messages[:shared])),
+        tools=_named(conversation.tools, b"tool"),
+        system=_named(conversation.system, b"system"),
+    )
+
+
+def _named(parts: tuple[Part, ...], where: bytes) -> tuple[Part, ...]:
+    """Keys for tools and system parts: by name or place, good for one request."""
+    made: list[Part] = []
+    for place, part in enumerate(parts):
+        name = f"{place}" if not isinstance(part, ToolDefinition) else f"{part.name}\0{place}"
+        made.append(structs.replace(part, key=digest(where, name.encode())))
+    return tuple(made)
+
+
+def _packed(
+    messages: tuple[Message, ...], recent: Recent | None, shared: int
+) -> tuple[tuple[int, ...], bytes]:
+    before = recent.counts[:shared] if recent is not None else ()
+    total = before[-1] if before else 0
+    fresh = messages[shared:]
+    counts = (*before, *list(accumulate((keyed(message.parts) for message in fresh), initial=total))[1:])
+    keys = (recent.keys[: total * SHORT] if recent is not None else b"") + packed(fresh)
+    return counts, keys
+
+
+def _regions(
+    messages: tuple[Message, ...], counts: tuple[int, ...], place: Place, last: int, facts: Facts
+) -> tuple[int, dict[Target, Region]]:
+    """What of the messages was not sent before, and whether the provider has seen it all the same."""
+    common = place.common
+    seen_here = place.branch is not None and any(f.upstream == facts.upstream for f in place.branch.frontiers)
+    if place.branch is not None and place.branch.frontiers and not seen_here:
+        common = 0  # another upstream: what its rules require holds for everything
+    first = bisect_left(counts, common) if common else 0
+    whole = common and first < len(counts) and counts[first] == common
+    regions: dict[Target, Region] = {}
+    seen = counts[first - 1] if first else 0
+    for at in range(first + 1 if whole else first, len(messages)):
+        region = Region.NEW if (place.broke and common) or at > last else Region.ADOPTED
+        for part in messages[at].parts:
+            seen += not part.nth
+            if seen > common or part.nth:
+                regions[Target(part.key, part.nth)] = region
+        if at == first:
+            seen = counts[first]
+    return (first + 1 if whole else first), regions

@@ -1,0 +1,261 @@
+"""A policy: which stages run, and how, as read from a YAML file.
+
+Each stage is a mapping or `off`. A file may extend another one (a shipped name or a path beside it), key by key.
+`when:` entries change stages for some upstreams, agents or models; all that match apply, in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from .agents import Agent, Field, VolatileRule, merged
+from .errors import PolicyError
+from .identity import digest
+from .shipped import config_dir, read_shipped
+from .stages import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
+from .yamlfile import Document, parse, read, schema, suggestion
+
+Off = Literal["off"]
+
+STAGES = (
+    "encoding",
+    "normalize",
+    "steady",
+    "balance",
+    "reasoning",
+    "label",
+    "relocate",
+    "stale",
+    "breakpoints",
+)
+
+
+class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One setting a stage: a mapping of its options, or `off`. What is not named is `off`."""
+
+    encoding: encoding.Config | Off = "off"
+    normalize: normalize.Config | Off = "off"
+    steady: steady.Config | Off = "off"
+    balance: balance.Config | Off = "off"
+    reasoning: reasoning.Config | Off = "off"
+    label: label.Config | Off = "off"
+    relocate: relocate.Config | Off = "off"
+    stale: stale.Config | Off = "off"
+    breakpoints: breakpoints.Config | Off = "off"
+
+
+class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stages for requests that match all conditions given: globs on upstream, agent and model names."""
+
+    upstream: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    encoding: encoding.Config | Off | None = None
+    normalize: normalize.Config | Off | None = None
+    steady: steady.Config | Off | None = None
+    balance: balance.Config | Off | None = None
+    reasoning: reasoning.Config | Off | None = None
+    label: label.Config | Off | None = None
+    relocate: relocate.Config | Off | None = None
+    stale: stale.Config | Off | None = None
+    breakpoints: breakpoints.Config | Off | None = None
+
+    def matches(self, upstream: str, agent: str, model: str) -> bool:
+        """Whether all conditions hold."""
+        pairs = ((self.upstream, upstream), (self.agent, agent), (self.model, model))
+        return all(glob is None or fnmatchcase(name, glob) for glob, name in pairs)
+
+
+class PolicyFile(Stages, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The shape of a policy file."""
+
+    name: Annotated[str, Meta(min_length=1, description="what logs call this policy")] = "policy"
+    about: str = ""
+    extends: Annotated[str | None, Meta(description="a shipped policy, or a file beside this one")] = None
+    when: list[When] = []
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """A policy for one request: stages chosen, `when` applied. Equal policies have equal digests."""
+
+    name: str
+    stages: Stages
+
+    def config(self, stage: str) -> object | None:
+        """The stage's settings, None where it is off."""
+        found = getattr(self.stages, stage)
+        return None if found == "off" else found
+
+    def encoded(self) -> bytes:
+        """The policy as bytes, for the branches pinned to it."""
+        return msgspec.json.encode(self)
+
+    @property
+    def digest(self) -> bytes:
+        """Names what the policy does; its name is not part of that."""
+        return _digest(self)
+
+    def fields(self, agent: Agent) -> tuple[Field, ...]:
+        """The volatile fields to look for: the policy's own rules, then the recognisers'."""
+        relocate_config = self.config("relocate")
+        if not isinstance(relocate_config, relocate.Config):
+            return ()
+        own = tuple(Field(rule=rule, pattern=re.compile(rule.pattern)) for rule in relocate_config.rules)
+        every = merged(own, agent.fields) if relocate_config.agents else own
+        return tuple(field for field in every if field.rule.name not in relocate_config.off)
+
+
+_DIGESTS: dict[int, tuple[Policy, bytes]] = {}
+
+
+def _digest(policy: Policy) -> bytes:
+    known = _DIGESTS.get(id(policy))
+    if known is None or known[0] is not policy:
+        if len(_DIGESTS) > 256:
+            _DIGESTS.clear()
+        known = _DIGESTS[id(policy)] = (policy, digest(b"policy", msgspec.json.encode(policy.stages)))
+    return known[1]
+
+
+def decode_policy(encoded: bytes) -> Policy | None:
+    """A policy as it was encoded; None where this version no longer knows what it says."""
+    try:
+        return msgspec.json.decode(encoded, type=Policy)
+    except msgspec.DecodeError:
+        return None
+
+
+class Policies:
+    """A policy file, ready to choose from."""
+
+    def __init__(self, file: PolicyFile) -> None:
+        self.file = file
+        self._chosen: dict[tuple[str, str, str], Policy] = {}
+
+    def choose(self, upstream: str, agent: str, model: str) -> Policy:
+        """The policy for a request. The same request gets the same object."""
+        asked = (upstream, agent, model)
+        if asked not in self._chosen:
+            if len(self._chosen) > 512:
+                self._chosen.clear()
+            self._chosen[asked] = self._choose(*asked)
+        return self._chosen[asked]
+
+    def _choose(self, upstream: str, agent: str, model: str) -> Policy:
+        settings = {stage: getattr(self.file, stage) for stage in STAGES}
+        for entry in self.file.when:
+            if entry.matches(upstream, agent, model):
+                settings |= {stage: value for stage in STAGES if (value := getattr(entry, stage)) is not None}
+        chosen = Policy(name=self.file.name, stages=Stages(**settings))
+        return next((known for known in self._chosen.values() if known == chosen), chosen)
+
+
+def load_policy(source: str | Path) -> Policies:
+    """A policy by shipped name (`default`) or path. Raises ConfigErrors with every mistake and its place."""
+    document = _named(str(source)) if _is_shipped(str(source)) else read(Path(source))
+    return Policies(_checked(_extended(document, ())))
+
+
+def shipped_policies() -> list[str]:
+    """The names of the policies that come with the product."""
+    folder = config_dir() / "policies"
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def policy_schema() -> dict[str, object]:
+    """JSON Schema of a policy file, for editors."""
+    return schema(PolicyFile)
+
+
+def _is_shipped(name: str) -> bool:
+    return name in shipped_policies()
+
+
+def _named(name: str) -> Document:
+    place, text = read_shipped(f"policies/{name}.yaml")
+    return parse(text, place)
+
+
+def _extended(document: Document, above: Sequence[str]) -> Document:
+    """The document over what it extends, over what that extends."""
+    base = document.plain(("extends",))
+    if base is None:
+        return document
+    if not isinstance(base, str):
+        raise document.error(("extends",), "the name of a policy or the path of a file is wanted here")
+    if base in above or len(above) > 8:
+        raise document.error(("extends",), f"{base!r} extends itself: {' -> '.join((*above, base))}")
+    return document.over(_extended(_base(document, base), (*above, base)))
+
+
+def _base(document: Document, base: str) -> Document:
+    if _is_shipped(base):
+        return _named(base)
+    beside = Path(document.name).parent / base
+    if not beside.is_file():
+        known = shipped_policies()
+        raise document.error(
+            ("extends",), f"no policy {base!r}, shipped are {', '.join(known)}{suggestion(base, known)}"
+        )
+    return read(beside)
+
+
+def _checked(document: Document) -> PolicyFile:
+    """What a type cannot say. Raises PolicyError pointing at the place."""
+    file = document.convert(PolicyFile)
+    tables: list[tuple[tuple[str | int, ...], Stages | When]] = [((), file)]
+    tables += [(("when", at), entry) for at, entry in enumerate(file.when)]
+    for place, table in tables:
+        if isinstance(table.relocate, relocate.Config):
+            for at, rule in enumerate(table.relocate.rules):
+                _check_rule(document, (*place, "relocate", "rules", at), rule)
+        if isinstance(table.stale, stale.Config) and table.balance == "off":
+            raise document.error(
+                (*place, "stale"), "`stale` needs `balance`: a placeholder stands for the result of a call"
+            )
+    for at, entry in enumerate(file.when):
+        if entry.upstream is None and entry.agent is None and entry.model is None:
+            raise document.error(
+                ("when", at), "an entry of `when` needs a condition: upstream, agent or model"
+            )
+    return file
+
+
+def _check_rule(document: Document, place: tuple[str | int, ...], rule: VolatileRule) -> None:
+    try:
+        pattern = re.compile(rule.pattern)
+    except re.error as error:
+        raise document.error((*place, "pattern"), f"not a regular expression: {error}") from None
+    if "value" not in pattern.groupindex:
+        raise document.error(
+            (*place, "pattern"), "the pattern needs a group (?P<value>...) around what changes"
+        )
+    if rule.mode == "constant" and rule.value is None:
+        raise document.error((*place, "mode"), "mode `constant` needs a `value` to put there")
+    if rule.mode == "constant" and rule.announce != "never":
+        raise document.error(
+            (*place, "announce"), "a constant field hides its changes: `announce` must be `never`"
+        )
+
+
+__all__ = [
+    "Off",
+    "Policies",
+    "Policy",
+    "PolicyError",
+    "PolicyFile",
+    "Stages",
+    "When",
+    "decode_policy",
+    "load_policy",
+    "policy_schema",
+    "shipped_policies",
+    "structs",
+]

@@ -1,0 +1,123 @@
+"""Old promises, applied again: what was decided about a history holds for every request that extends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, structs
+
+from .conversation import Conversation, Key, Message, Reminder, Role
+from .edits import Edit, InsertAfter, InsertBefore, Move, Replace, Target, apply, target_of, unchanged
+from .identity import turn_end
+from .ledger import Branch, Promise, standing
+from .passage import Passage
+
+STALE = "stale"
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    """A conversation with its promises kept; `respelt` are reminders that the client wrote otherwise than first."""
+
+    conversation: Conversation
+    edits: tuple[Edit, ...] = ()
+    announced: Mapping[str, str] = {}
+    cleared: frozenset[Target] = frozenset()
+    respelt: tuple[Reminder, ...] = ()
+    reach: int = 0
+
+
+def replay(passage: Passage) -> Replayed:
+    """Apply what the branch promised to the client's conversation."""
+    branch = passage.place.branch
+    client = passage.client
+    if branch is None:
+        return Replayed(conversation=client)
+    cut, prefix, edits, reach = _taken_over(passage, branch)
+    found = list(_promised(client.messages, cut, branch.promises))
+    wanted = [edit for _, promise in found for edit in promise.edits]
+    conversation = structs.replace(client, messages=(*prefix, *client.messages[cut:]))
+    skipped, respelt = _spellings(client.messages[cut:], wanted)
+    conversation, applied = apply(
+        conversation, [edit for edit in wanted if id(edit) not in skipped], len(prefix)
+    )
+    reach = max((at + 1 for at, promise in found if crosses(promise)), default=reach)
+    every = [
+        promise
+        for group in branch.promises.values()
+        for promise in group
+        if promise.announces or promise.stage == STALE
+    ]
+    stand = standing(every, passage.keys)
+    return Replayed(
+        conversation=conversation,
+        edits=(*edits, *applied),
+        announced={name: value for promise in stand for name, value in promise.announces},
+        cleared=frozenset(
+            edit.target for promise in stand if promise.stage == STALE for edit in promise.edits
+        ),
+        respelt=respelt,
+        reach=reach,
+    )
+
+
+def crosses(promise: Promise) -> bool:
+    """Whether a promise binds more than the message of its anchor: then nothing before that stands on its own."""
+    return any(
+        isinstance(edit, Move)
+        or edit.committed
+        or edit.target.key != promise.anchor
+        or (isinstance(edit, InsertBefore | InsertAfter) and edit.role is not None)
+        for edit in promise.edits
+    )
+
+
+def _taken_over(passage: Passage, branch: Branch) -> tuple[int, tuple[Message, ...], tuple[Edit, ...], int]:
+    """Up to the last answer that is the same bytes as last time, what was sent then is what is sent now."""
+    recent = passage.recent
+    if recent is None or recent.branch != branch.id:
+        return 0, (), (), 0
+    messages = passage.client.messages
+    cut = next((at for at in range(passage.shared - 1, 0, -1) if messages[at].role is Role.ASSISTANT), 0)
+    if recent.reach > cut or not cut or passage.counts[cut - 1] > passage.place.common:
+        return 0, (), (), 0
+    end = next(
+        (at for at, message in enumerate(recent.sent[cut:], cut) if message.index >= cut), len(recent.sent)
+    )
+    later = {target_of(part) for message in messages[cut:] for part in message.parts}
+    return (
+        cut,
+        recent.sent[:end],
+        tuple(edit for edit in recent.edits if edit.target not in later),
+        recent.reach,
+    )
+
+
+def _promised(
+    messages: tuple[Message, ...], cut: int, promises: Mapping[Key, tuple[Promise, ...]]
+) -> Iterator[tuple[int, Promise]]:
+    if not promises:
+        return
+    for at in range(cut, len(messages)):
+        message = messages[at]
+        for part in message.parts:
+            if not part.nth:
+                yield from ((at, promise) for promise in promises.get(part.key, ()))
+        model = message.role is Role.ASSISTANT
+        if at + 1 == len(messages) or (messages[at + 1].role is Role.ASSISTANT) != model:
+            yield from ((at, promise) for promise in promises.get(turn_end(message.parts[-1].key), ()))
+
+
+def _spellings(messages: tuple[Message, ...], edits: list[Edit]) -> tuple[set[int], tuple[Reminder, ...]]:
+    """Replacements that say what stands there already, and the reminders whose replacement does not."""
+    replacing = {edit.target: edit for edit in edits if isinstance(edit, Replace)}
+    skipped: set[int] = set()
+    respelt: list[Reminder] = []
+    if replacing:
+        for message in messages:
+            for part in message.parts:
+                edit = replacing.get(Target(part.key, part.nth))
+                if edit is not None and unchanged(edit, part):
+                    skipped.add(id(edit))
+                elif edit is not None and isinstance(part, Reminder):
+                    respelt.append(part)
+    return skipped, tuple(respelt)

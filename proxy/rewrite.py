@@ -1,0 +1,273 @@
+"""The pipeline on one screen: read, place, replay, stages, exit check, write.
+
+`rewrite` is pure and synchronous: bytes, policy, ledger and facts in, a `Rewrite` out. It knows no clock, no IO,
+no randomness and no environment; equal arguments give equal bytes. What is to be remembered goes out as a
+`Commit`, which the caller hands to the ledger when the request is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from .conversation import Conversation, Message, Reasoning
+from .dialects import Dialect
+from .edits import Edit, Held, InsertAfter, InsertBefore, Mend, PlaceMark, Replace, Target, apply, unchanged
+from .errors import BodyError, LawError
+from .ledger import Commit, Frontier, Ledger, Place, Promise, setting
+from .passage import Passage, enter
+from .policy import Policy, decode_policy
+from .rawjson import repair
+from .replay import Replayed, crosses, replay
+from .stages import ORDER, Facts, View
+from .stages.marks import last_mark
+from .wellformed import faults
+
+
+class Rewrite(Struct, frozen=True, kw_only=True):
+    """What is sent, and everything about it.
+
+    `body` is the client's own object where nothing was to be done. `fallback` is what goes out instead if this
+    body is refused for its structure: the client's, or, where thinking is bound to what was sent before, the
+    client's without signed thinking [A45 A47]. `read`: the conversation as the client wrote it; `sent`: as it
+    goes out. `broken`: a law that did not hold, so that the fallback is what is sent.
+    """
+
+    body: bytes
+    fallback: bytes
+    edits: tuple[Edit, ...] = ()
+    held: tuple[Held, ...] = ()
+    commit: Commit | None = None
+    policy: Policy
+    read: Conversation | None = None
+    sent: Conversation | None = None
+    place: Place | None = None
+    broken: str = ""
+
+    @property
+    def content_changed(self) -> bool:
+        """Whether what the model reads differs from what the client wrote; marks are no content [B1]."""
+        return any(not isinstance(edit, PlaceMark) for edit in self.edits)
+
+
+def rewrite(body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts) -> Rewrite:
+    """Rewrite one request body. Raises BodyError where it cannot be read, LawError in strict mode."""
+    passage, mended = _read(body, dialect, policy, ledger, facts)
+    policy, passage = _pinned(policy, passage, ledger, facts)
+    if passage.client.partial:
+        return Rewrite(
+            body=passage.body,
+            fallback=body,
+            edits=mended,
+            policy=policy,
+            read=passage.client,
+            sent=passage.client,
+        )
+    kept = replay(passage)
+    view = View(
+        conversation=kept.conversation,
+        client=passage.client,
+        rules=dialect.rules,
+        facts=facts,
+        place=passage.place,
+        start=passage.start(kept.conversation),
+        regions=passage.regions,
+        frozen=passage.frozen,
+        announced=kept.announced,
+        cleared=kept.cleared,
+        respelt=kept.respelt,
+        fields=policy.fields(facts.agent),
+    )
+    staged = _staged(view, policy, kept)
+    return _closed(dialect, policy, facts, passage, staged, mended)
+
+
+def _read(
+    body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts
+) -> tuple[Passage, tuple[Edit, ...]]:
+    try:
+        return enter(body, dialect, ledger, facts), ()
+    except BodyError:
+        encoding = policy.stages.encoding
+        mended, count = repair(body) if encoding != "off" and encoding.text else (body, 0)
+        if not count:
+            raise
+    edit = Mend(
+        stage="encoding", reason="lone surrogate or NUL [A4]", target=Target(b""), required=True, count=count
+    )
+    return enter(mended, dialect, ledger, facts), (edit,)
+
+
+def _pinned(policy: Policy, passage: Passage, ledger: Ledger, facts: Facts) -> tuple[Policy, Passage]:
+    """A conversation keeps its policy until its cache is cold and no signed thinking stands; then it starts anew."""
+    branch = passage.place.branch
+    if branch is None or branch.policy == policy.digest:
+        return policy, passage
+    signed = any(
+        isinstance(part, Reasoning) and part.signature
+        for message in passage.client.messages
+        for part in message.parts
+    )
+    last = max((frontier.at for frontier in branch.frontiers), default=None)
+    ttl = facts.model.ttl_s
+    cold = last is None or (ttl is not None and facts.now - last > ttl)
+    if cold and not signed:
+        return policy, passage.anew()
+    encoded = ledger.policy(branch.policy)
+    kept = decode_policy(encoded) if encoded is not None else None
+    return kept or policy, passage
+
+
+class _Staged(Struct, frozen=True, kw_only=True):
+    """The conversation behind the last stage. `unmarked`: its messages before marks were set; `lasting`: edits
+    of messages that replay will make again; `passing`: edits decided anew each time."""
+
+    view: View
+    unmarked: tuple[Message, ...]
+    lasting: tuple[Edit, ...]
+    passing: tuple[Edit, ...]
+    promises: tuple[Promise, ...]
+    held: tuple[Held, ...]
+    reach: int
+
+
+def _staged(view: View, policy: Policy, kept: Replayed) -> _Staged:
+    """Each stage sees what the ones before it left."""
+    lasting, passing = [*kept.edits], list[Edit]()
+    promises: list[Promise] = []
+    held: list[Held] = []
+    unmarked = view.conversation.messages
+    for stage in ORDER:
+        config = policy.config(stage.NAME)
+        if config is None:
+            continue
+        proposal = stage.propose(view, config)
+        held += proposal.held
+        promises += proposal.promises
+        conversation, done = apply(view.conversation, _changing(view, proposal.promises), view.start)
+        lasting += done
+        unmarked = conversation.messages
+        conversation, done = apply(conversation, proposal.edits, view.start)
+        passing += done
+        view = structs.replace(view, conversation=conversation, frozen=proposal.frozen or view.frozen)
+    reach = len(view.client.messages) if any(map(crosses, promises)) else kept.reach
+    return _Staged(
+        view=view,
+        unmarked=unmarked,
+        lasting=tuple(lasting),
+        passing=tuple(passing),
+        promises=tuple(map(_lean, promises)),
+        held=tuple(held),
+        reach=reach,
+    )
+
+
+def _changing(view: View, promises: Sequence[Promise]) -> list[Edit]:
+    """The edits of new promises, but for first spellings, which say what stands there."""
+    edits = [edit for promise in promises for edit in promise.edits]
+    spellings = {edit.target: edit for edit in edits if isinstance(edit, Replace)}
+    same: set[int] = set()
+    for message in view.conversation.messages[view.start :] if spellings else ():
+        for part in message.parts:
+            edit = spellings.get(Target(part.key, part.nth))
+            if edit is not None and unchanged(edit, part):
+                same.add(id(edit))
+    return [edit for edit in edits if id(edit) not in same]
+
+
+def _closed(
+    dialect: Dialect,
+    policy: Policy,
+    facts: Facts,
+    passage: Passage,
+    staged: _Staged,
+    mended: tuple[Edit, ...],
+) -> Rewrite:
+    """The exit check, the bytes, and what the ledger is to remember."""
+    edits = (*mended, *staged.lasting, *staged.passing)
+    content = any(not isinstance(edit, PlaceMark) for edit in edits)
+    broken = _check(passage, staged.view, facts) if staged.lasting or staged.passing else ""
+    branch = passage.place.branch
+    bound = facts.model.prefix_check and ((branch is not None and branch.rewritten) or content)
+    fallback = dialect.without_reasoning(passage.body) if bound and edits else passage.body
+    shown = {
+        "policy": policy,
+        "read": passage.client,
+        "place": passage.place,
+        "held": staged.held,
+        "fallback": fallback,
+    }
+    if broken:
+        return Rewrite(body=fallback, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
+    sent = staged.view.conversation
+    written = dialect.write(sent) if staged.lasting or staged.passing else passage.body
+    commit = _commit(policy, facts, passage, staged, written, rewritten=content)
+    return Rewrite(body=written, edits=edits, commit=commit, sent=sent, **shown)  # type: ignore[arg-type]  # same names
+
+
+def _check(passage: Passage, view: View, facts: Facts) -> str:
+    """Faults that the client's body does not have, as text; "" where there are none [law 6]."""
+    ours = faults(view.conversation.messages, view.rules, facts.model)
+    if not ours:
+        return ""
+    new = ours - faults(passage.client.messages, view.rules, facts.model)
+    if new and facts.strict:
+        raise LawError(f"the rewrite would send: {', '.join(sorted(new))}")
+    return ", ".join(sorted(new))
+
+
+def _commit(
+    policy: Policy, facts: Facts, passage: Passage, staged: _Staged, written: bytes, *, rewritten: bool
+) -> Commit | None:
+    """What to remember; None for a request that says nothing."""
+    if not passage.keys:
+        return None
+    branch = passage.place.branch
+    sent = staged.view.conversation
+    tail = last_mark(sent)
+    frontier = Frontier(
+        upstream=facts.upstream,
+        model=sent.model,
+        setting=setting(sent),
+        at=facts.now,
+        parts=passage.counts[-1],
+        estimate=len(written) // 4,
+        tail=tail.target if tail else None,
+        tail_parts=tail.parts if tail else 0,
+        ttl_s=_seconds(tail.ttl, facts) if tail else None,
+    )
+    return Commit(
+        root=passage.root,
+        base=branch.id if branch else None,
+        fork=passage.place.broke,
+        session=facts.session,
+        keys=passage.keys,
+        policy=policy.digest,
+        promises=staged.promises,
+        frozen=staged.view.frozen,
+        rewritten=rewritten,
+        frontier=frontier,
+        recent=passage.remembered(staged.unmarked, staged.lasting, staged.reach, len(written)),
+        recall=passage.name,
+    )
+
+
+def _seconds(ttl: str | None, facts: Facts) -> float | None:
+    """A lifetime as a mark spells it, in seconds; unspelt it is the model's [B10]."""
+    return {"5m": 300.0, "1h": 3600.0}.get(ttl or "", facts.model.ttl_s)
+
+
+def _lean(promise: Promise) -> Promise:
+    """A promise without the client's bytes: the part an edit replaces brings its own."""
+    return structs.replace(promise, edits=tuple(map(_lean_edit, promise.edits)))
+
+
+def _lean_edit(edit: Edit) -> Edit:
+    if not isinstance(edit, Replace | InsertBefore | InsertAfter):
+        return edit
+    part = edit.part
+    if part.raw is None and part.base is None:
+        return edit
+    raw = None if isinstance(edit, Replace) else part.raw
+    return structs.replace(edit, part=structs.replace(part, raw=raw, base=None))

@@ -1,0 +1,303 @@
+"""What a provider refuses for its form: blank texts, blank turns, the first and the last speaker.
+
+What is blank leaves; nothing is filled with spaces, which are refused as well [A14]. A turn that would vanish
+where a turn is needed gets one short constant text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct, structs
+
+from ..conversation import (
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
+from ..identity import is_user_side
+from ..ledger import Promise
+from ..rawjson import closed_array, is_array, items
+from .view import Proposal, View, causal, weight
+
+NAME = "normalize"
+
+# The model reads these. Changing one invalidates every prompt cache and thinking block behind it.
+BLANK = "(empty message)"
+OPENING = "(earlier messages of this conversation are not shown)"
+CONTINUE = "Continue."
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`blank`: blank blocks and turns. `ends`: first and last speaker. `system`: system messages among turns."""
+
+    blank: bool = True
+    ends: bool = True
+    system: bool = True
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """Only what the provider would refuse; so it may reach wherever we have not sent before."""
+    edits: list[Edit] = []
+    promises: list[Promise] = []
+    system: tuple[Edit, ...] = ()
+    if config.blank and not view.rules.blank_text:
+        edits += _blanks(view)
+        system = tuple(
+            _removed(part, "empty system block [A8]") for part in view.conversation.system if _is_blank(part)
+        )
+        if len(system) == len(view.conversation.system):
+            system = ()
+    gone = {edit.target for edit in edits if isinstance(edit, Remove)}
+    if config.system and view.rules.system_follows_user:
+        promises += _folds(view)
+    if config.ends:
+        edits += _opening(view)
+        edits += _closing(view, gone)
+    if view.facts.model.merge_same_role:
+        edits += _merges(view)
+    return Proposal(edits=system, promises=(*causal(NAME, edits).promises, *promises))
+
+
+def _is_blank(part: Part) -> bool:
+    return isinstance(part, Text) and not part.text.strip()
+
+
+def _removed(part: Part, reason: str) -> Remove:
+    return Remove(
+        stage=NAME, reason=reason, target=target_of(part), required=True, tokens_before=weight(part)
+    )
+
+
+def _blanks(view: View) -> Iterator[Edit]:
+    messages = view.conversation.messages
+    ends = {_first(messages), _last(messages)}
+    for at in range(view.start, len(messages)):
+        message = messages[at]
+        blank = [part for part in message.parts if _is_blank(part) and view.region(part) is not None]
+        directive = message.role is Role.SYSTEM and any(
+            name == "output_config" for name, _ in message.frame
+        )  # [A62]
+        if blank and message.role is not Role.META and not directive:
+            keeps_place = at in ends and message.role is Role.USER and len(blank) == len(message.parts)
+            yield from _without_blanks(blank, keeps_place=keeps_place)
+        for part in message.parts:
+            if isinstance(part, ToolResult) and view.region(part) is not None:
+                yield from _inner_blanks(part)
+
+
+def _first(messages: tuple[Message, ...]) -> int:
+    return next((at for at, message in enumerate(messages) if message.written), -1)
+
+
+def _last(messages: tuple[Message, ...]) -> int:
+    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].written), -1)
+
+
+def _without_blanks(blank: list[Part], *, keeps_place: bool) -> Iterator[Edit]:
+    if keeps_place:
+        first, *blank = blank
+        yield Replace(
+            stage=NAME,
+            reason="blank message where a turn is needed [A13 A14]",
+            target=target_of(first),
+            part=Text(text=BLANK, size=len(BLANK)),
+            required=True,
+            tokens_after=len(BLANK) // 4,
+        )
+    for part in blank:
+        yield _removed(part, "blank text [A14]")
+
+
+def _inner_blanks(part: ToolResult) -> Iterator[Edit]:
+    """Blank text blocks inside a tool result's list; an absent or empty content is fine [A26]."""
+    if part.content is None or not is_array(part.content) or b'"text"' not in part.content:
+        return
+    blocks = items(part.content)
+    kept = [block for block in blocks if bytes(block).find(b'"text"') < 0 or not _blank_block(bytes(block))]
+    if len(kept) < len(blocks):
+        yield Replace(
+            stage=NAME,
+            reason="blank text in a tool result [A14]",
+            target=target_of(part),
+            part=structs.replace(part, content=closed_array(kept) if kept else b'""'),
+            required=True,
+            tokens_before=weight(part),
+            tokens_after=weight(part),
+        )
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str | None = None
+
+
+def _blank_block(raw: bytes) -> bool:
+    block = msgspec.json.decode(raw, type=_Block)
+    return block.type == "text" and block.text is not None and not block.text.strip()
+
+
+def _opening(view: View) -> Iterator[Edit]:
+    """The first speaker is the user [A11]; a compaction block is the one exception [E10]."""
+    messages = view.conversation.messages
+    at = _first(messages)
+    if at < 0 or not view.rules.opens_with_user or messages[at].role is not Role.ASSISTANT:
+        return
+    first = messages[at].parts[0]
+    if (isinstance(first, Opaque) and first.kind == "compaction") or view.region(first) is None:
+        return
+    yield InsertBefore(
+        stage=NAME,
+        reason="the first turn is the user's [A11]",
+        target=target_of(first),
+        part=Text(text=OPENING, size=len(OPENING)),
+        role=Role.USER,
+        required=True,
+        tokens_after=len(OPENING) // 4,
+    )
+
+
+def _closing(view: View, gone: set[object]) -> Iterator[Edit]:
+    """The last speaker, where the model takes no prefill [A12]; a call or a paused turn waits for its own answer."""
+    messages = view.conversation.messages
+    at = _last(messages)
+    if at < 0 or messages[at].role is not Role.ASSISTANT:
+        return
+    parts = [part for part in messages[at].parts if target_of(part) not in gone]
+    last = parts[-1] if parts else None
+    if last is None or isinstance(last, ToolCall | ToolResult) or view.region(last) is None:
+        return
+    if not view.facts.model.prefill or view.conversation.thinking in ("enabled", "adaptive"):
+        yield InsertAfter(
+            stage=NAME,
+            reason="the last turn is the user's [A12]",
+            target=target_of(last),
+            part=Text(text=CONTINUE, size=len(CONTINUE)),
+            role=Role.USER,
+            required=True,
+            tokens_after=2,
+        )
+    elif isinstance(last, Text) and last.text != last.text.rstrip():
+        yield Replace(
+            stage=NAME,
+            reason="a prefill cannot end in blanks [A12]",
+            target=target_of(last),
+            part=structs.replace(last, text=last.text.rstrip()),
+            required=True,
+        )
+
+
+def _folds(view: View) -> Iterator[Promise]:
+    """System messages where none may stand go into a neighbouring turn of the user [A60 A502 F22].
+
+    Promised under the part that makes it necessary: the same message may stand well in another history.
+    """
+    messages = view.conversation.messages
+    for at in range(max(0, view.start - 1), len(messages)):
+        message = messages[at]
+        if message.role is not Role.SYSTEM or not message.written or all(map(_is_blank, message.parts)):
+            continue
+        before = next((m for m in reversed(messages[:at]) if m.written and m.role is not Role.SYSTEM), None)
+        after = next((m for m in messages[at + 1 :] if m.written and m.role is not Role.SYSTEM), None)
+        if not view.facts.model.fold_system and _stands_well(before, after):
+            continue
+        if view.region(message.parts[0]) is not None or (
+            after is not None and view.region(after.parts[0]) is not None
+        ):
+            yield _folded(message, before, after)
+
+
+def _stands_well(before: Message | None, after: Message | None) -> bool:
+    behind = before is not None and (is_user_side(before.role) or _ends_served(before))
+    return behind and (after is None or after.role is Role.ASSISTANT)
+
+
+def _ends_served(message: Message) -> bool:
+    return bool(message.parts) and isinstance(message.parts[-1], ToolResult)
+
+
+def _folded(message: Message, before: Message | None, after: Message | None) -> Promise:
+    edits: list[Edit] = []
+    anchor = message.parts[-1].key
+    if after is not None and after.role is Role.USER:
+        results = [part for part in after.parts if isinstance(part, ToolResult)]
+        goal, first = (results[-1], False) if results else (after.parts[0], True)
+        anchor = after.parts[0].key
+    elif before is not None and before.role is Role.USER and before.parts:
+        goal, first = before.parts[-1], False
+    else:
+        goal, first = message.parts[-1], False
+    for part in message.parts:
+        folded = _as_reminder(part)
+        if goal is message.parts[-1]:
+            if part is goal:
+                edits.append(
+                    InsertAfter(
+                        stage=NAME,
+                        reason=_FOLD,
+                        target=target_of(part),
+                        part=folded,
+                        role=Role.USER,
+                        required=True,
+                    )
+                )
+            edits.append(Remove(stage=NAME, reason=_FOLD, target=target_of(part), required=True))
+        else:
+            edits.append(
+                Replace(stage=NAME, reason=_FOLD, target=target_of(part), part=folded, required=True)
+            )
+            edits.append(
+                Move(
+                    stage=NAME,
+                    reason=_FOLD,
+                    target=target_of(part),
+                    to=target_of(goal),
+                    before=first,
+                    required=True,
+                )
+            )
+    return Promise(anchor=anchor, stage=f"{NAME}.system", edits=tuple(edits))
+
+
+_FOLD = "system message folded into the user's turn [A60]"
+
+
+def _as_reminder(part: Part) -> Part:
+    # The model reads this frame. Changing it invalidates prompt caches.
+    text = part.text if isinstance(part, Text | Reminder) else ""
+    framed = f"<system-message>\n{text}\n</system-message>"
+    return Reminder(text=framed, source=Source.REMINDER, name="system message", size=len(framed))
+
+
+def _merges(view: View) -> Iterator[Edit]:
+    """Neighbours of one role become one message where the upstream wants turns to alternate [A420 A521 F26]."""
+    goal: Message | None = None
+    for at in range(max(0, view.start - 1), len(view.conversation.messages)):
+        message = view.conversation.messages[at]
+        if not message.written:
+            continue
+        if goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT):
+            if any(isinstance(part, Reasoning) for part in message.parts):
+                goal = message
+                continue
+            last = goal.parts[-1]
+            for part in message.parts:
+                if view.region(part) is not None:
+                    yield Move(
+                        stage=NAME,
+                        reason="turns alternate here [A521]",
+                        target=target_of(part),
+                        to=target_of(last),
+                        required=True,
+                    )
+        else:
+            goal = message

@@ -1,0 +1,109 @@
+"""Is a history one that the provider takes? The check at the end of every rewrite.
+
+Small and independent of the stages: it names faults, it mends nothing. A rewrite that adds a fault which the
+client's own body did not have is never sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from .conversation import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from .identity import is_user_side
+from .models import ModelFacts
+from .rules import Rules
+
+
+def faults(messages: Sequence[Message], rules: Rules, model: ModelFacts, since: int = 0) -> frozenset[str]:
+    """Names of what is wrong with the written messages from place `since` on."""
+    written = [message for message in messages[since:] if message.written]
+    return frozenset(
+        (
+            *_pairing(written, rules),
+            *_ends(written, rules, model, whole=since == 0),
+            *_blocks(written, rules, model),
+        )
+    )
+
+
+def _says(message: Message) -> list[Part]:
+    return [
+        part for part in message.parts if not (isinstance(part, Text) and not part.text and part.raw is None)
+    ]
+
+
+def _pairing(messages: Sequence[Message], rules: Rules) -> Iterator[str]:
+    if not rules.adjacent:
+        return
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for place, message in enumerate(messages):
+        parts = message.parts
+        if message.role is Role.ASSISTANT or not is_user_side(message.role):
+            if waiting:
+                yield "call without a result"
+            calls = [part.id for part in parts if isinstance(part, ToolCall) and not part.server]
+            if len(set(calls)) < len(calls) or seen.intersection(calls):
+                yield "call id twice"
+            seen.update(calls)
+            waiting = calls
+            if rules.calls_last and calls and _text_behind_call(parts):
+                yield "text behind a call"
+            continue
+        results = [part.call_id for part in parts if isinstance(part, ToolResult)]
+        if place and set(results) - set(waiting):
+            yield "result without a call"
+        if len(set(results)) < len(results):
+            yield "two results for a call"
+        if set(waiting) - set(results):
+            yield "call without a result"
+        if rules.results_first and _result_behind_text(parts):
+            yield "result not first"
+        waiting = []
+    if waiting:
+        yield "call without a result"
+
+
+def _text_behind_call(parts: Sequence[Part]) -> bool:
+    first = next(at for at, part in enumerate(parts) if isinstance(part, ToolCall) and not part.server)
+    return any(isinstance(part, Text | Reasoning) for part in parts[first:])
+
+
+def _result_behind_text(parts: Sequence[Part]) -> bool:
+    other = False
+    for part in parts:
+        if not isinstance(part, ToolResult):
+            other = True
+        elif other:
+            return True
+    return False
+
+
+def _ends(messages: Sequence[Message], rules: Rules, model: ModelFacts, *, whole: bool) -> Iterator[str]:
+    if not messages:
+        yield "no message"
+        return
+    if whole and rules.opens_with_user and messages[0].role is Role.ASSISTANT:
+        yield "opens with the assistant"
+    if messages[-1].role is Role.ASSISTANT and not model.prefill:
+        yield "ends with the assistant"
+
+
+def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Iterator[str]:
+    for message in messages:
+        if message.role in (Role.USER, Role.ASSISTANT) and not _says(message):
+            yield "empty message"
+        for part in message.parts:
+            match part:
+                case Text(text=text) if (
+                    not rules.blank_text
+                    and not text.strip()
+                    and (part.raw is not None or part.base is not None)
+                ):
+                    yield "blank text"
+                case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):
+                    if not re.search(model.tool_id_pattern, name) or len(name) > rules.call_id_max:
+                        yield "id refused"
+                case _:
+                    pass
