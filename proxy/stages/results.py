@@ -1,0 +1,87 @@
+"""The tool results of a history, each with its call, on one shelf per tool."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..conversation import Image, Role, ToolCall, ToolResult
+from ..economics import weight
+from .view import View
+
+ARGUMENTS = (
+    "file_path",
+    "path",
+    "notebook_path",
+    "filename",
+    "command",
+    "cmd",
+    "pattern",
+    "query",
+    "url",
+    "prompt",
+)
+"""Names of the argument that says most about a call, the strongest first."""
+
+_strings = msgspec.json.Decoder(dict[str, Raw])
+_string = msgspec.json.Decoder(str)
+
+
+class Seen(Struct, frozen=True):
+    """A result, its call, the bytes that stand before it, and the model's turns before it."""
+
+    result: ToolResult
+    call: ToolCall
+    before: int
+    turn: int
+
+
+class Survey(Struct, frozen=True):
+    """All results by tool, in prompt order; bytes of the whole prompt; turns of the model in it."""
+
+    shelves: dict[str, list[Seen]]
+    total: int
+    turns: int
+
+
+def survey(view: View) -> Survey:
+    """One walk over the history. A result belongs to the newest call of its id before it: providers reuse ids."""
+    conversation, model = view.conversation, view.facts.model
+    total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
+    calls: dict[str, ToolCall] = {}
+    shelves: dict[str, list[Seen]] = {}
+    turns, previous = 0, None
+    for message in conversation.messages:
+        role = message.role
+        if role is Role.ASSISTANT and previous is not Role.ASSISTANT:
+            turns += 1
+        previous = role
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult):
+                call = calls.get(part.call_id)
+                if call is not None:
+                    shelves.setdefault(call.name, []).append(Seen(part, call, total, turns))
+                if part.images:
+                    total += weight(part, model) - part.size
+            elif isinstance(part, Image):
+                total += weight(part, model) - part.size
+            total += part.size
+    return Survey(shelves, total, turns)
+
+
+def main_argument(call: ToolCall) -> tuple[str, str]:
+    """Name and value, on one line, of the argument that says most about a call; both empty where none is a string."""
+    try:
+        given = _strings.decode(call.input)
+    except msgspec.DecodeError:
+        return "", ""
+    for name in (*(name for name in ARGUMENTS if name in given), *given):
+        try:
+            value = " ".join(_string.decode(given[name]).split())
+        except msgspec.DecodeError:
+            continue
+        if value:
+            return name, value
+    return "", ""
