@@ -102,9 +102,7 @@ class PromptCache:
         run: str | None = None
         for at in range(point, -1, -1):
             position = positions[at]
-            if position.is_parameters:
-                continue
-            if position.kind not in _RUNS or position.kind != run:
+            if not position.is_parameters and (position.kind not in _RUNS or position.kind != run):
                 seen += 1
                 run = position.kind
             if seen > self._lookback:

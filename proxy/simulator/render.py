@@ -104,6 +104,7 @@ class _Printer:
         stands in a parameter block behind the tools.
         """
         web: list[bytes] = []
+        mark = None
         for index, tool in enumerate(self.body.get("tools") or []):
             if not isinstance(tool, dict) or tool.get("defer_loading"):
                 continue
@@ -111,14 +112,14 @@ class _Printer:
             kind = str(tool.get("type") or "custom")
             if kind.startswith(_WEB) and not self.as_sent:
                 web.append(text)
+                mark = ttl_of(tool) or mark
                 continue
             weight = tokens.of_bytes(len(text), self.model)
             self.add(f"tools.{index}", "tools", kind, text, weight=weight, ttl=ttl_of(tool))
         if web:
             text = b"\n".join(web)
-            self.add(
-                "parameters", "system", "parameters", text, weight=tokens.of_bytes(len(text), self.model)
-            )
+            weight = tokens.of_bytes(len(text), self.model)
+            self.add("parameters", "system", "parameters", text, weight=weight, ttl=mark)
 
     def system(self, *, hash_billing_header: bool) -> None:
         system = self.body.get("system")

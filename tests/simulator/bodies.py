@@ -28,7 +28,10 @@ def text(words, **members):
 
 
 def user(*content):
-    return {"role": "user", "content": content[0] if len(content) == 1 and isinstance(content[0], str) else list(content)}
+    return {
+        "role": "user",
+        "content": content[0] if len(content) == 1 and isinstance(content[0], str) else list(content),
+    }
 
 
 def assistant(*content):

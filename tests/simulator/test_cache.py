@@ -94,7 +94,9 @@ def test_a_mark_writes_and_the_next_request_reads():
     first = body(user("Check the pump."), system=rules(cache_control=MARK))
     at = tokens_to(first, "system.0")
     assert figures(send(provider, first)) == (0, at, 0, total(first) - at)
-    second = body(user("Check the pump."), assistant("Fine."), user("And the fan?"), system=rules(cache_control=MARK))
+    second = body(
+        user("Check the pump."), assistant("Fine."), user("And the fan?"), system=rules(cache_control=MARK)
+    )
     assert figures(send(provider, second)) == (at, 0, 0, total(second) - at)
 
 
@@ -166,7 +168,9 @@ def test_parallel_calls_in_a_real_prompt_are_bridged():
     calls, results = assistant(*map(call, names)), user(*map(result, names[:-1]))
     results["content"].append(result(names[-1], cache_control=MARK))
     wrote = send(provider, body(opening, system=rules())).exchange.written
-    assert send(provider, body(user("Read all sensors."), calls, results, system=rules())).exchange.read == wrote
+    assert (
+        send(provider, body(user("Read all sensors."), calls, results, system=rules())).exchange.read == wrote
+    )
 
 
 def test_mixed_lifetimes_split_the_write():
@@ -241,7 +245,10 @@ INVALIDATION = {
     "stream": ({"stream": True}, "messages"),
     "thinking spelt as its default": ({"thinking": {"type": "disabled"}}, "messages"),
     "tool choice spelt as its default": ({"tool_choice": {"type": "auto"}}, "messages"),
-    "a deferred tool": ({"tools": [*BASE["tools"], {**RUN, "name": "late", "defer_loading": True}]}, "messages"),
+    "a deferred tool": (
+        {"tools": [*BASE["tools"], {**RUN, "name": "late", "defer_loading": True}]},
+        "messages",
+    ),
     "messages": ({"messages": [user(text("Check the fan.", cache_control=MARK))]}, "system"),
     "tool choice": ({"tool_choice": {"type": "none"}}, "system"),
     "parallel calls off": ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "system"),
@@ -275,7 +282,9 @@ def test_invalidation(change, kept):
     assert send(provider, {**BASE, **change}).exchange.read == ends[kept]
 
 
-@pytest.mark.parametrize("name", ["claude-opus-5-5", "claude-sonnet-5", "claude-opus-4-7", "claude-haiku-4-5"])
+@pytest.mark.parametrize(
+    "name", ["claude-opus-5-5", "claude-sonnet-5", "claude-opus-4-7", "claude-haiku-4-5"]
+)
 def test_minimum_prefix(name):
     """A prefix below the model's minimum is not cached, and that is no error [B13]."""
     minimum = MODELS[name].min_prefix
@@ -307,7 +316,9 @@ def test_automatic_mark():
 
 def test_automatic_mark_walks_back_to_what_may_carry_one():
     """Thinking at the end cannot carry the mark: it falls on what stands before [B4 A15]."""
-    request = body(user("Check."), assistant(text("Look."), thought()), system(text("Note.")), cache_control=MARK)
+    request = body(
+        user("Check."), assistant(text("Look."), thought()), system(text("Note.")), cache_control=MARK
+    )
     request["messages"] = request["messages"][:2]
     assert [p.path for p in prompt(request) if p.ttl] == ["messages.1.content.0"]
 
@@ -380,7 +391,9 @@ def test_billing_header_in_the_cache_key():
     vendor = Settings(hash_billing_header=False)
     assert not second_reads(Settings(), asked)
     assert second_reads(vendor, asked)
-    merged = lambda n: body(system=[text(f"x-anthropic-billing-header: cch={n};\n{RULES}", cache_control=MARK)])
+    merged = lambda n: body(
+        system=[text(f"x-anthropic-billing-header: cch={n};\n{RULES}", cache_control=MARK)]
+    )
     as_string = lambda n: body(
         user(text("Hi.", cache_control=MARK)), system=f"x-anthropic-billing-header: cch={n}; {RULES}"
     )
@@ -497,7 +510,9 @@ def test_diagnostics_name_the_section_that_changed():
 
 def test_a_session_reads_what_it_wrote():
     """Forty turns with two tail marks: each reads all of the last, and writes only what is new [B31]."""
-    provider = Provider(script=lambda ask: Reply(blocks=(Call("run", {"cmd": str(len(ask.body["messages"]))}),)))
+    provider = Provider(
+        script=lambda ask: Reply(blocks=(Call("run", {"cmd": str(len(ask.body["messages"]))}),))
+    )
     client = Client(provider, system=rules(cache_control=MARK))
     client.send("Go.")
     for turn in range(40):
@@ -507,5 +522,7 @@ def test_a_session_reads_what_it_wrote():
         call_id = client.messages[-1]["content"][-1]["id"]
         client.send(user(result(call_id, f"output {turn} " * 40, cache_control=MARK)))
     log = provider.log[1:]
-    assert all(later.read == earlier.read + earlier.written for earlier, later in zip(log, log[1:], strict=False))
+    assert all(
+        later.read == earlier.read + earlier.written for earlier, later in zip(log, log[1:], strict=False)
+    )
     assert all(exchange.usage.input_tokens == 0 for exchange in log)

@@ -28,8 +28,15 @@ from tests.simulator.bodies import (
     user,
 )
 
-OPUS_55, SONNET_55, SONNET_45, OPUS_41 = "claude-opus-5-5", "claude-sonnet-5-5", "claude-sonnet-4-5", "claude-opus-4-1"
-PREFILL = "This model does not support assistant message prefill. The conversation must end with a user message."
+OPUS_55, SONNET_55, SONNET_45, OPUS_41 = (
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-sonnet-4-5",
+    "claude-opus-4-1",
+)
+PREFILL = (
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+)
 UNPAIRED = (
     "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` "
     "block must have a corresponding `tool_result` block in the next message."
@@ -192,7 +199,10 @@ CAPABILITY = {
         ),
         "Thinking may not be enabled when tool_choice forces tool use.",
     ),
-    "temperature": (body(model=OPUS_55, temperature=0.5), "`temperature` may only be set to 1 for this model."),
+    "temperature": (
+        body(model=OPUS_55, temperature=0.5),
+        "`temperature` may only be set to 1 for this model.",
+    ),
     "clearing thinking that is off": (
         body(context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}),
         "`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive",
@@ -207,7 +217,10 @@ CAPABILITY = {
         "context_management: `clear_thinking_20251015` must be the first strategy in `context_management.edits` "
         "when provided",
     ),
-    "pre-warm with a stream": (body(max_tokens=0, stream=True), "max_tokens: 0 is not supported with `stream`"),
+    "pre-warm with a stream": (
+        body(max_tokens=0, stream=True),
+        "max_tokens: 0 is not supported with `stream`",
+    ),
     "system messages": (
         body(user("Hi."), system(text("Be brief.")), model=SONNET_45),
         "messages.1: role 'system' is not supported on this model",
@@ -434,7 +447,9 @@ MARKS = {
         "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
     "automatic as the fifth": (
-        body(user(*[text(f"part {n}", cache_control=MARK) for n in range(4)], text("end")), cache_control=MARK),
+        body(
+            user(*[text(f"part {n}", cache_control=MARK) for n in range(4)], text("end")), cache_control=MARK
+        ),
         "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
     "automatic of another lifetime": (
@@ -471,7 +486,9 @@ ACCEPTED = {
     "empty assistant message": body(user("Hi."), {"role": "assistant", "content": []}, user("Go.")),
     "blank text beside a call": body(user("Hi."), assistant(text("\n\n"), call("A")), user(result("A"))),
     "empty results": body(
-        user("Hi."), assistant(call("A"), call("B"), call("C")), user(result("A", ""), result("B", []), result("C", " "))
+        user("Hi."),
+        assistant(call("A"), call("B"), call("C")),
+        user(result("A", ""), result("B", []), result("C", " ")),
     ),
     "paused server turn": body(user("Search."), assistant(SEARCH), tools=[READ, WEB]),
     "results only while a server call is open": body(
@@ -480,7 +497,9 @@ ACCEPTED = {
     "server result in a later message": body(
         user("Search."), assistant(SEARCH, call("A")), user(result("A")), assistant(FOUND), user("More.")
     ),
-    "system message behind a user": body(user("Hi."), system(text("Be brief.")), assistant("Yes."), user("Go.")),
+    "system message behind a user": body(
+        user("Hi."), system(text("Be brief.")), assistant("Yes."), user("Go.")
+    ),
     "system message at the end": body(user("Hi."), system(text("Be brief."))),
     "system message as a string": body(user("Hi."), {"role": "system", "content": "Be brief."}),
     "prefill on an older model": body(user("Hi."), assistant("I am"), model=SONNET_45),
@@ -553,7 +572,10 @@ def test_newest_version_drops_documents_of_the_assistant():
     assert complaint(request, version="2026-10-21").startswith("messages.1.content.0: Input tag 'document'")
     assert complaint(request) is None
     cited = body(user(text("Hi.", citations=[{"type": "char_location"}])))
-    assert complaint(cited, version="2026-10-21") == "messages.0.content.0.text.citations: Extra inputs are not permitted"
+    assert (
+        complaint(cited, version="2026-10-21")
+        == "messages.0.content.0.text.citations: Extra inputs are not permitted"
+    )
     assert complaint(cited) is None
 
 
@@ -684,7 +706,10 @@ BOTH = {
     "schema before capability": (body(colour=1, model=OPUS_55, temperature=0), "colour: Extra"),
     "capability before roles": (body(assistant("x"), model=OPUS_55, temperature=0), "`temperature`"),
     "roles before pairing": (body(assistant(call("A")), user("x")), "messages: first message"),
-    "pairing before emptiness": (body(user(text("")), assistant(call("A")), user("x")), "messages.2: `tool_use`"),
+    "pairing before emptiness": (
+        body(user(text("")), assistant(call("A")), user("x")),
+        "messages.2: `tool_use`",
+    ),
     "emptiness before marks": (
         body(user(text(""), *[text(f"{n}", cache_control=MARK) for n in range(5)])),
         "messages: text content",
