@@ -167,13 +167,11 @@ def _regions(
     first = bisect_left(counts, common) if common else 0
     whole = common and first < len(counts) and counts[first] == common
     regions: dict[Target, Region] = {}
-    seen = counts[first - 1] if first else 0
+    seen = counts[first] if whole else counts[first - 1] if first else 0
     for at in range(first + 1 if whole else first, len(messages)):
         region = Region.NEW if (place.broke and common) or at > last else Region.ADOPTED
         for part in messages[at].parts:
             seen += not part.nth
             if seen > common or part.nth:
                 regions[Target(part.key, part.nth)] = region
-        if at == first:
-            seen = counts[first]
     return (first + 1 if whole else first), regions
