@@ -83,6 +83,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+_LONGEST_NAME = 80
+"""Characters of a provider's word that go into a log line."""
+
+
 class _Seen:
     """What every reader gathers."""
 
@@ -121,7 +125,7 @@ class _Seen:
             return True
         names = _object(error)
         words = (_text(names.get(key)) for key in ("type", "status", "code"))
-        self.error_type = next((word for word in words if word), "error")
+        self.error_type = next((word[:_LONGEST_NAME] for word in words if word), "error")
         return True
 
 

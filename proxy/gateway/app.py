@@ -89,7 +89,7 @@ class Gateway:
                 max_line_size=MAX_HEADER,
                 max_field_size=MAX_HEADER,
                 max_headers=1024,
-                shutdown_timeout=1.0,
+                shutdown_timeout=0.1,
             )
             self._site, self.address = await _listen(self._runner, self.settings.listen, "listen")
         except BaseException:
@@ -109,6 +109,8 @@ class Gateway:
             self._site = None
         if self._busy and seconds > 0:
             await asyncio.wait(set(self._busy), timeout=seconds)
+        for task in self._busy:
+            task.cancel()
         for runner in (self._runner, self._admin_runner):
             if runner is not None:
                 await runner.cleanup()

@@ -25,14 +25,15 @@ CLOSE = "close"
 MESSAGES = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Say hi."}],"stream":true}'
 
 
-def run(scene: Coroutine[Any, Any, Any], seconds: float = 30) -> Any:
-    """Play a scene to its end; a hang is a failure."""
+def run(scene: Coroutine[Any, Any, Any], seconds: float = 30, *, loop: Any = None) -> Any:
+    """Play a scene to its end, on the loop that `loop` makes; a hang is a failure."""
 
     async def limited() -> Any:
         async with asyncio.timeout(seconds):
             return await scene
 
-    return asyncio.run(limited())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(limited())
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,144 @@
+"""Who is served, and what is answered here and goes no further."""
+
+import pytest
+
+from proxy.gateway.values import Address
+from tests.gateway.rig import MESSAGES, Client, post, respond, rig, run
+
+UPGRADE = (
+    b"GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGVzdA==\r\nSec-WebSocket-Version: 13\r\n"
+    b"OpenAI-Beta: responses_websockets=2026-02-06\r\n\r\n"
+)
+
+
+def test_a_websocket_is_refused_at_once():
+    """426 and the end of the connection, one line in the log; a POST right after works."""
+
+    async def scene():
+        async with rig() as r:
+            client = await Client.connect(r.gateway.port)
+            await client.send(UPGRADE)
+            answer = await client.answer()
+            assert answer.status == 426
+            assert ("Connection", "close") in answer.headers
+            assert answer.json["error"]["type"] == "invalid_request_error"
+            assert await client.reader.read() == b""
+            client.close()
+            (turn,) = await r.turns(1)
+            assert (turn["outcome"], turn["error"], turn["status"]) == ("rejected", "websocket", 426)
+            assert len(r.lines()) == 1 and r.provider.seen == []
+            assert (await r.ask(post(b'{"input":[]}', "/v1/responses"))).status == 200
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    "line", ["CONNECT api.anthropic.com:443", "GET http://169.254.169.254/latest/meta-data", "OPTIONS *"]
+)
+def test_it_is_no_forward_proxy(line):
+    """CONNECT, absolute and asterisk forms end here: the upstream comes from configuration alone."""
+
+    async def scene():
+        async with rig() as r:
+            answer = await r.ask(f"{line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert (answer.status, r.provider.seen) == (400, [])
+            assert (await r.turns(1))[0]["error"] == "form"
+
+    run(scene())
+
+
+@pytest.mark.parametrize("path", ["/stet", "/stet/", "/stet/turns", "/stet/v1/messages"])
+def test_our_own_paths_are_never_forwarded(path):
+    """Below /stet nothing reaches a provider."""
+
+    async def scene():
+        async with rig() as r:
+            answer = await r.ask(post(MESSAGES, path))
+            assert (answer.status, answer.json["error"]["type"], r.provider.seen) == (404, "not_found_error", [])
+
+    run(scene())
+
+
+ORIGINS = {
+    "https://evil.example": 403,
+    "http://localhost.evil.example": 403,
+    "http://127.0.0.1.nip.io:8787": 403,
+    "null": 200,
+    "http://localhost:3000": 200,
+    "https://127.0.0.1": 200,
+    "http://[::1]:5173": 200,
+    "vscode-webview://1x2y": 200,
+    "https://ide.example:8443": 200,
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_web_pages_of_others_are_not_served(origin):
+    """A page from elsewhere cannot use the proxy through its reader's browser; local and listed ones can."""
+
+    async def scene():
+        async with rig(allowed_hosts=("ide.example",)) as r:
+            answer = await r.ask(post(MESSAGES, "/v1/messages", b"Origin: " + origin.encode()))
+            assert answer.status == ORIGINS[origin]
+            assert len(r.provider.seen) == (answer.status == 200)
+
+    run(scene())
+
+
+HOSTS = {
+    "evil.example": 403,
+    "evil.example:8787": 403,
+    "10.0.0.7:8787": 200,
+    "[::1]:8787": 200,
+    "localhost:8787": 200,
+    "stet.internal:8787": 200,
+    "STET.internal": 200,
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_beyond_loopback_only_known_names_are_served(host):
+    """Addresses and loopback names always; other names when listed, whatever the case and port."""
+
+    async def scene():
+        async with rig(listen=Address("0.0.0.0", 0), allowed_hosts=("stet.internal",)) as r:
+            raw = post().replace(b"Host: 127.0.0.1", b"Host: " + host.encode())
+            answer = await r.ask(raw)
+            assert answer.status == HOSTS[host]
+            if answer.status == 403:
+                assert "allowed_hosts" in answer.json["error"]["message"]
+
+    run(scene())
+
+
+def test_on_loopback_any_name_is_served():
+    """A name for this machine in its own hosts file needs no setting."""
+
+    async def scene():
+        async with rig() as r:
+            assert (await r.ask(post().replace(b"Host: 127.0.0.1", b"Host: my-proxy"))).status == 200
+
+    run(scene())
+
+
+def test_no_key_reaches_the_log():
+    """Keys in headers, queries and bodies stay out of every line, in both forms of the log."""
+
+    secrets = ("sk-ant-SECRET", "QUERY-SECRET", "BODY-SECRET", "REPLY-SECRET")
+    headers = [b"x-api-key: sk-ant-SECRET", b"Authorization: Bearer sk-ant-SECRET", b"Cookie: sk-ant-SECRET"]
+
+    async def scene(form):
+        async with rig(log=form) as r:
+            refusal = b'{"error":{"type":"auth","message":"REPLY-SECRET"}}'
+            r.provider.play(respond(refusal, "401 Unauthorized", b"x-echo: REPLY-SECRET"))
+            await r.ask(post(b'{"a":"BODY-SECRET"}', "/v1/messages?key=QUERY-SECRET", *headers))
+            await r.ask(post(b'{"a":"BODY-SECRET"}', "/stet/x?key=QUERY-SECRET", *headers))
+            await r.ask(post(b'{"a":"BODY-SECRET"}', "/v1/files?key=QUERY-SECRET", *headers))
+            await r.ask(UPGRADE.replace(b"/v1/responses", b"/v1/responses?key=QUERY-SECRET"))
+            shown = r.log.getvalue() + r.gateway.metrics.exposition().decode()
+            assert "/v1/messages" in shown and "401" in shown
+            assert not [secret for secret in secrets if secret in shown]
+
+    for form in ("json", "console"):
+        run(scene(form))
