@@ -21,7 +21,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from .conversation import Conversation, Key, Message, Part, text_of
+from .conversation import Conversation, Key, Message, Part, ToolDefinition, text_of
 from .edits import Edit, Target
 from .identity import digest
 from .usage import Usage
@@ -36,7 +36,9 @@ PromiseId = tuple[Key, str, int]
 class Promise(Struct, frozen=True, kw_only=True):
     """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model.
 
-    Write-once per anchor, stage and `nth`: that of the target, where several parts share a key.
+    Write-once per anchor, stage and `nth`: that of the target, where several parts share a key. `number`: its
+    place in the order in which a branch's promises were made; replay keeps that order, for edits build on
+    each other.
     """
 
     anchor: Key
@@ -44,6 +46,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     nth: int = 0
     edits: tuple[Edit, ...] = ()
     announces: tuple[tuple[str, str], ...] = ()
+    number: int = 0
 
     @property
     def id(self) -> PromiseId:
@@ -90,7 +93,7 @@ class Frontier(Struct, frozen=True, kw_only=True):
 class Branch(Struct, frozen=True, kw_only=True):
     """One line of a conversation as last sent; see the module's prose.
 
-    `turns`: requests sent; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
+    `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
     answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
     it; `policy`: digest of the policy it is pinned to.
     """
@@ -102,6 +105,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     policy: bytes
     touched: float
     turns: int = 0
+    made: int = 0
     promises: Mapping[Key, tuple[Promise, ...]] = {}
     frozen: Frozen = Frozen()
     frontiers: tuple[Frontier, ...] = ()
@@ -134,7 +138,7 @@ class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
 
     `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
-    with each. `edits` are those of messages. `reach`: the highest message that an edit across messages
+    with each. `edits` are those of messages. `head`: tools and system as the client wrote them. `reach`: the highest message that an edit across messages
     was bound to; below it nothing may be reused on its own.
     """
 
@@ -143,6 +147,7 @@ class Recent(Struct, frozen=True):
     keys: bytes
     counts: tuple[int, ...]
     edits: tuple[Edit, ...]
+    head: tuple[tuple[str, bytes], ...]
     reach: int
     branch: Key
     size: int
@@ -204,6 +209,7 @@ class Ledger:
         self._store = store
         self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
         self._recent: OrderedDict[bytes, list[Recent]] = OrderedDict()
+        self._names: dict[Key, bytes] = {}
         self._policies: dict[bytes, bytes] = {}
         self._flying: dict[int, Ticket] = {}
         self._counter = 0
@@ -251,6 +257,15 @@ class Ledger:
         """Recent requests filed under `name`, newest last."""
         return self._recent.get(name, ())
 
+    def recent_of(self, branch: Key) -> Recent | None:
+        """The last request of a branch, while it is remembered."""
+        name = self._names.get(branch)
+        return (
+            next((recent for recent in self._recent.get(name, ()) if recent.branch == branch), None)
+            if name
+            else None
+        )
+
     def policy(self, digest_: bytes) -> bytes | None:
         """The encoded policy with this digest, if a branch was ever pinned to it."""
         found = self._policies.get(digest_)
@@ -269,13 +284,24 @@ class Ledger:
             if self._store is not None:
                 self._store.keep_policy(digest_, self._policies[digest_])
 
+    def conflicts(self, commit: Commit) -> bool:
+        """Whether another request of the branch was committed meanwhile with promises this rewrite did not see."""
+        base = self.branches(commit.root).get(commit.base) if commit.base is not None else None
+        standing = base.promises if base is not None else {}
+        return any(
+            held.id == promise.id and (held.edits, held.announces) != (promise.edits, promise.announces)
+            for promise in commit.promises
+            for held in standing.get(promise.anchor, ())
+        )
+
     def commit(self, commit: Commit) -> Ticket:
         """The request leaves now: from here on its promises hold, for itself and for those beside it."""
         known = self.branches(commit.root)
         self._roots[commit.root] = known
         self._roots.move_to_end(commit.root)
         before = known.get(commit.base) if commit.base is not None else None
-        promises, added = _with(before.promises if before else {}, commit.promises)
+        made = before.made if before else 0
+        promises, added = _with(before.promises if before else {}, commit.promises, made)
         number = self._counter = self._counter + 1
         fresh = before is None or commit.fork
         branch_id = (
@@ -291,6 +317,7 @@ class Ledger:
             policy=commit.policy,
             touched=commit.frontier.at,
             turns=(before.turns if before else 0) + 1,
+            made=made + len(added),
             promises=promises,
             frozen=commit.frozen,
             frontiers=before.frontiers if before else (),
@@ -336,6 +363,21 @@ class Ledger:
         else:
             self._withdraw(known, branch, ticket)
 
+    def abandon(self, ticket: Ticket) -> None:
+        """What was sent was refused for its structure and the client's own body was taken: its promises go.
+
+        The conversation is known to the provider as the client wrote it, so the branch ends here; what comes
+        next is adopted as something first seen in mid-life.
+        """
+        self._flying.pop(ticket.number, None)
+        known = self._roots.get(ticket.commit.root, {})
+        branch = known.pop(ticket.branch, None)
+        if branch is not None:
+            self._forget(branch.id)
+            if self._store is not None:
+                promises = tuple(promise for group in branch.promises.values() for promise in group)
+                self._store.strike(structs.replace(branch, keys=b""), promises)
+
     def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
         held = frozenset[PromiseId]().union(*(other.carried for other in self._flying.values()))
         struck = tuple(p for p in ticket.added if p.id not in held)
@@ -360,15 +402,27 @@ class Ledger:
             self._store.strike(branch, struck)
 
     def _file(self, name: bytes, recent: Recent) -> None:
-        old = self._recent.pop(name, [])
-        kept = [entry for entry in old if entry.branch != recent.branch][-3:]
-        self._recent[name] = [*kept, recent]
-        self._recent_bytes += (
-            recent.size + sum(entry.size for entry in kept) - sum(entry.size for entry in old)
+        """Keep the last request of each branch, the newest conversations first to stay."""
+        self._forget(recent.branch)
+        self._recent[name] = [*self._recent.pop(name, []), recent]
+        self._names[recent.branch] = name
+        self._recent_bytes += recent.size
+        while self._recent_bytes > self._recent_limit and len(self._names) > 1:
+            oldest = next(iter(self._recent.values()))[0]
+            self._forget(oldest.branch)
+
+    def _forget(self, branch: Key) -> None:
+        name = self._names.pop(branch, None)
+        if name is None:
+            return
+        kept = [recent for recent in self._recent[name] if recent.branch != branch]
+        self._recent_bytes -= sum(recent.size for recent in self._recent[name]) - sum(
+            recent.size for recent in kept
         )
-        while self._recent_bytes > self._recent_limit and len(self._recent) > 1:
-            _, dropped = self._recent.popitem(last=False)
-            self._recent_bytes -= sum(r.size for r in dropped)
+        if kept:
+            self._recent[name] = kept
+        else:
+            del self._recent[name]
 
     def _bound(self) -> None:
         while len(self._roots) > self._conversations:
@@ -390,7 +444,7 @@ def _common(mine: bytes, theirs: bytes) -> int:
 
 
 def _with(
-    held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise]
+    held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise], made: int
 ) -> tuple[Mapping[Key, tuple[Promise, ...]], tuple[Promise, ...]]:
     """Promises with new ones; write-once: what stands under an anchor and stage stays."""
     result: dict[Key, tuple[Promise, ...]] | None = None
@@ -400,8 +454,9 @@ def _with(
         if any(p.id == promise.id for p in standing):
             continue
         result = dict(held) if result is None else result
-        result[promise.anchor] = (*standing, promise)
-        added.append(promise)
+        numbered = structs.replace(promise, number=made + len(added))
+        result[promise.anchor] = (*standing, numbered)
+        added.append(numbered)
     return (held if result is None else result), tuple(added)
 
 
@@ -435,16 +490,21 @@ def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple
     )
 
 
+def head(conversation: Conversation) -> tuple[tuple[str, bytes], ...]:
+    """Tools and system as they stand, each by place and digest: what a provider caches before the turns [B1]."""
+    named = [(f"tools.{part.name}", part) for part in conversation.tools if isinstance(part, ToolDefinition)]
+    named += [(f"system.{place}", part) for place, part in enumerate(conversation.system)]  # type: ignore[misc]  # of any kind
+    return tuple((name, digest(_wire(part))) for name, part in named)
+
+
+def _wire(part: Part) -> bytes:
+    said = text_of(part)
+    return said.encode("utf-8", "surrogatepass") if said is not None else bytes(part.raw or part.base or b"")
+
+
 def setting(conversation: Conversation) -> bytes:
-    """Digest of tools and system as they stand: what a provider caches in front of the turns [B1 B12]."""
-    pieces: list[bytes] = []
-    for part in (*conversation.tools, *conversation.system):
-        wire = part.raw if part.raw is not None else None
-        said = text_of(part)
-        pieces.append(
-            said.encode("utf-8", "surrogatepass") if said is not None else bytes(wire or part.base or b"")
-        )
-    return digest(*pieces)
+    """Digest of tools and system as they stand [B1 B12]."""
+    return digest(*(part for _, part in head(conversation)))
 
 
 def standing(promises: Iterable[Promise], keys: bytes) -> tuple[Promise, ...]:

@@ -18,7 +18,7 @@ from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCa
 from .dialects import Dialect, Opened
 from .edits import Edit, Target, target_of
 from .identity import chain, digest, origin
-from .ledger import SHORT, Frozen, Ledger, Place, Recent, keyed, packed
+from .ledger import SHORT, Frozen, Ledger, Place, Recent, head, keyed, packed
 from .stages.view import Facts, Region
 
 
@@ -65,15 +65,18 @@ class Passage(Struct, frozen=True, kw_only=True):
             keys=self.keys,
             counts=self.counts,
             edits=tuple(edits),
+            head=head(self.client),
             reach=reach,
             branch=NO_KEY,
             size=size,
         )
 
 
-def enter(body: bytes, dialect: Dialect, ledger: Ledger, facts: Facts) -> Passage:
+def enter(
+    body: bytes, dialect: Dialect, ledger: Ledger, facts: Facts, opened: Opened | None = None
+) -> Passage:
     """Read a body and find its place. Raises BodyError where it cannot be read."""
-    opened = dialect.open(body)
+    opened = opened or dialect.open(body)
     name = digest(
         b"recall",
         facts.tenant,

@@ -133,10 +133,11 @@ def decode_policy(encoded: bytes) -> Policy | None:
 
 
 class Policies:
-    """A policy file, ready to choose from."""
+    """A policy file, ready to choose from. `files`: the paths it was read from, those it extends included."""
 
-    def __init__(self, file: PolicyFile) -> None:
+    def __init__(self, file: PolicyFile, files: tuple[str, ...] = ()) -> None:
         self.file = file
+        self.files = files
         self._chosen: dict[tuple[str, str, str], Policy] = {}
 
     def choose(self, upstream: str, agent: str, model: str) -> Policy:
@@ -160,7 +161,9 @@ class Policies:
 def load_policy(source: str | Path) -> Policies:
     """A policy by shipped name (`default`) or path. Raises ConfigErrors with every mistake and its place."""
     document = _named(str(source)) if _is_shipped(str(source)) else read(Path(source))
-    return Policies(_checked(_extended(document, ())))
+    files = [document.name]
+    checked = _checked(_extended(document, (), files))
+    return Policies(checked, tuple(files))
 
 
 def shipped_policies() -> list[str]:
@@ -183,7 +186,7 @@ def _named(name: str) -> Document:
     return parse(text, place)
 
 
-def _extended(document: Document, above: Sequence[str]) -> Document:
+def _extended(document: Document, above: Sequence[str], files: list[str]) -> Document:
     """The document over what it extends, over what that extends."""
     base = document.plain(("extends",))
     if base is None:
@@ -192,7 +195,9 @@ def _extended(document: Document, above: Sequence[str]) -> Document:
         raise document.error(("extends",), "the name of a policy or the path of a file is wanted here")
     if base in above or len(above) > 8:
         raise document.error(("extends",), f"{base!r} extends itself: {' -> '.join((*above, base))}")
-    return document.over(_extended(_base(document, base), (*above, base)))
+    below = _base(document, base)
+    files.append(below.name)
+    return document.over(_extended(below, (*above, base), files))
 
 
 def _base(document: Document, base: str) -> Document:

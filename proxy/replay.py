@@ -33,7 +33,7 @@ def replay(passage: Passage) -> Replayed:
     if branch is None:
         return Replayed(conversation=client)
     cut, prefix, edits, reach = _taken_over(passage, branch)
-    found = list(_promised(client.messages, cut, branch.promises))
+    found = sorted(_promised(client.messages, cut, branch.promises), key=lambda pair: pair[1].number)
     wanted = [edit for _, promise in found for edit in promise.edits]
     conversation = structs.replace(client, messages=(*prefix, *client.messages[cut:]))
     skipped, respelt = _spellings(client.messages[cut:], wanted)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct, structs
 
 from .conversation import Conversation, Message, Reasoning
-from .dialects import Dialect
+from .dialects import Dialect, Opened
 from .edits import Edit, Held, InsertAfter, InsertBefore, Mend, PlaceMark, Replace, Target, apply, unchanged
 from .errors import BodyError, LawError
 from .ledger import Commit, Frontier, Ledger, Place, Promise, setting
@@ -51,9 +51,14 @@ class Rewrite(Struct, frozen=True, kw_only=True):
         return any(not isinstance(edit, PlaceMark) for edit in self.edits)
 
 
-def rewrite(body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts) -> Rewrite:
-    """Rewrite one request body. Raises BodyError where it cannot be read, LawError in strict mode."""
-    passage, mended = _read(body, dialect, policy, ledger, facts)
+def rewrite(
+    body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts, opened: Opened | None = None
+) -> Rewrite:
+    """Rewrite one request body. `opened`: the same body, opened before, to save doing it twice.
+
+    Raises BodyError where it cannot be read, LawError in strict mode.
+    """
+    passage, mended = _read(body, dialect, policy, ledger, facts, opened)
     policy, passage = _pinned(policy, passage, ledger, facts)
     if passage.client.partial:
         return Rewrite(
@@ -84,10 +89,10 @@ def rewrite(body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts
 
 
 def _read(
-    body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts
+    body: bytes, dialect: Dialect, policy: Policy, ledger: Ledger, facts: Facts, opened: Opened | None
 ) -> tuple[Passage, tuple[Edit, ...]]:
     try:
-        return enter(body, dialect, ledger, facts), ()
+        return enter(body, dialect, ledger, facts, opened), ()
     except BodyError:
         encoding = policy.stages.encoding
         mended, count = repair(body) if encoding != "off" and encoding.text else (body, 0)

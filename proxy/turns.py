@@ -43,7 +43,8 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     """What the rewrite knows about a turn before it is sent.
 
     `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
-    in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache.
+    in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
+    body went out as it came although the policy would have looked at it.
     """
 
     conversation: str | None = None
@@ -56,6 +57,7 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     structure: dict[str, float] = {}
     tool_result_mean_chars: float | None = None
     expected_cached: int | None = None
+    unread: str | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):

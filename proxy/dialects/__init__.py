@@ -6,7 +6,7 @@ never has to ask which provider it serves. Every rule is cited by its number in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Raw, Struct
@@ -47,3 +47,9 @@ class Dialect(Protocol):
 
     def without_reasoning(self, body: bytes) -> bytes:
         """The body without any signed reasoning: what a provider that checks prefixes cannot refuse [A45 A47]."""
+
+
+from .anthropic import Anthropic  # noqa: E402  it needs the protocol above
+
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(),)}
+"""All dialects by name: one line each."""

@@ -350,7 +350,9 @@ def _base_members(part: Part, own: dict[str, bytes | None]) -> list[tuple[str, R
     """What of the bytes the part started from still holds: all members if it is the same kind of block."""
     if part.base is None:
         return []
-    pairs = _text_members(part.base) if is_string(part.base) else [*members(part.base)]
+    pairs: list[tuple[str, Raw | bytes]] = (
+        _text_members(part.base) if is_string(part.base) else [*members(part.base)]
+    )
     kind = next((bytes(raw) for name, raw in pairs if name == "type"), None)
     return pairs if "type" not in own or kind == own["type"] else []
 

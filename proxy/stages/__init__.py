@@ -6,12 +6,13 @@ causal ones, so that they judge what really would be sent; marks come last, on w
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
 from .view import Facts, Proposal, Region, Stage, View
 
-ORDER: tuple[
-    Stage, ...
-] = (  # room: media behind reasoning; inject, externalize behind relocate; compact, budget behind stale
+# Room: media behind reasoning; inject and externalize behind relocate; compact and budget behind stale.
+ORDER: tuple[Stage[Any], ...] = (
     encoding,
     normalize,
     steady,

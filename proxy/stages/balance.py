@@ -118,9 +118,8 @@ def _calls(turns: _Turns, run: list[int]) -> dict[str, ToolCall]:
     waiting: dict[str, ToolCall] = {}
     kept: list[Part] = []
     for at in run:
-        for part in messages[at].parts:
-            if _keeps(turns, part, waiting, last=at == len(messages) - 1):
-                kept.append(part)
+        last = at == len(messages) - 1
+        kept += [part for part in messages[at].parts if _keeps(turns, part, waiting, last=last)]
     if turns.config.order and waiting:
         _join(turns, run)
         _texts_first(turns, kept)

@@ -23,7 +23,7 @@ from ..conversation import (
     ToolCall,
     ToolResult,
 )
-from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
+from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, Target, target_of
 from ..identity import is_user_side
 from ..ledger import Promise
 from ..rawjson import closed_array, is_array, items
@@ -166,7 +166,7 @@ def _opening(view: View) -> Iterator[Edit]:
     )
 
 
-def _closing(view: View, gone: set[object]) -> Iterator[Edit]:
+def _closing(view: View, gone: set[Target]) -> Iterator[Edit]:
     """The last speaker, where the model takes no prefill [A12]; a call or a paused turn waits for its own answer."""
     messages = view.conversation.messages
     at = _last(messages)

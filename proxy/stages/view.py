@@ -106,15 +106,15 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 NOTHING = Proposal()
 
-C = TypeVar("C", contravariant=True)
+C_contra = TypeVar("C_contra", contravariant=True)
 
 
-class Stage(Protocol[C]):
+class Stage(Protocol[C_contra]):
     """A stage module."""
 
     NAME: str
 
-    def propose(self, view: View, config: C) -> Proposal:
+    def propose(self, view: View, config: C_contra) -> Proposal:
         """What this stage wants done."""
 
 

@@ -1,0 +1,9 @@
+"""`python -m proxy` is `stet`."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,248 @@
+"""The command line: `stet serve`, `demo`, `explain`, `check`, `schema`, `rewrite`.
+
+Every command returns an exit code: 0 done, 1 the input is wrong (one clear line on standard error), 2 the command
+line is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from . import policy as policies
+from .agents import Agents
+from .dialects import DIALECTS
+from .errors import StetError
+from .explain import explain, text
+from .ledger import Ledger
+from .models import Models
+from .rewrite import Rewrite, rewrite
+from .stages import Facts
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if not hasattr(given, "run"):
+        parser.print_help()
+        return 2
+    run: Command = given.run
+    try:
+        return run(given)
+    except StetError as error:
+        print(f"stet: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="stet",
+        description="A transparent LLM proxy for coding agents: a stable prefix, recognisable injections, reclaimable growth.",
+    )
+    parser.add_argument("--version", action="version", version=f"stet {version('stet-proxy')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _serve_parser(commands)
+    demo = commands.add_parser(
+        "demo", help="play coding sessions against an embedded provider, directly and through stet"
+    )
+    demo.add_argument("--json", action="store_true", help="print the figures as JSON")
+    demo.add_argument(
+        "--policy", default="default", help="policy file or shipped name (default: %(default)s)"
+    )
+    demo.set_defaults(run=_demo)
+    explained = commands.add_parser("explain", help="say what would be done to a request body, and why")
+    _body_arguments(explained, "BODY", "a request body as JSON, - for standard input")
+    explained.add_argument("--json", action="store_true", help="print it as JSON")
+    explained.set_defaults(run=_explain)
+    checked = commands.add_parser("check", help="validate a policy file")
+    checked.add_argument("policy", metavar="FILE", help="policy file or shipped name")
+    checked.set_defaults(run=_check)
+    schema = commands.add_parser("schema", help="print the JSON Schema of a file, for editors")
+    schema.add_argument("kind", nargs="?", choices=("policy", "server", "models", "agent"), default="policy")
+    schema.set_defaults(run=_schema)
+    rewritten = commands.add_parser(
+        "rewrite", help="rewrite a request body from standard input to standard output"
+    )
+    _body_arguments(rewritten, None, "")
+    rewritten.add_argument(
+        "--state", metavar="DIR", help="directory of the ledger, so that later calls continue this one"
+    )
+    rewritten.add_argument("--explain", action="store_true", help="print the edits as JSON on standard error")
+    rewritten.set_defaults(run=_rewrite)
+    return parser
+
+
+def _serve_parser(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="run the proxy")
+    serve.add_argument("--listen", metavar="HOST:PORT", help="where agents connect (default 127.0.0.1:8787)")
+    serve.add_argument(
+        "--admin", metavar="HOST:PORT|off", help="health, metrics, recent turns (default 127.0.0.1:8788)"
+    )
+    serve.add_argument(
+        "--upstream",
+        metavar="NAME=URL[#PROFILE]",
+        action="append",
+        help="a provider; may be given several times",
+    )
+    serve.add_argument("--default-upstream", metavar="NAME", help="where paths go that name no provider")
+    serve.add_argument("--policy", metavar="FILE", help="policy file or shipped name (default: default)")
+    serve.add_argument("--state", metavar="DIR|memory", help="where the ledger outlives the process")
+    serve.add_argument(
+        "--mode",
+        choices=("apply", "observe"),
+        help="observe changes nothing and reports what it would have done",
+    )
+    serve.add_argument("--log", choices=("json", "console"), help="form of the log line (default console)")
+    serve.add_argument(
+        "--allowed-host", metavar="NAME", action="append", help="a Host header to accept beyond loopback"
+    )
+    serve.add_argument("--max-body", metavar="SIZE", help="largest request body (default 64MiB)")
+    serve.add_argument(
+        "--drain", metavar="SECONDS", help="time for answers under way when stopping (default 60)"
+    )
+    serve.add_argument(
+        "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
+    )
+    serve.add_argument("--config", metavar="FILE", type=Path, help="server file with any of these settings")
+    serve.set_defaults(run=_serve)
+
+
+def _body_arguments(parser: argparse.ArgumentParser, body: str | None, about: str) -> None:
+    if body is not None:
+        parser.add_argument("body", metavar=body, help=about)
+    parser.add_argument(
+        "--dialect", choices=tuple(DIALECTS), default="anthropic", help="wire format (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--policy", default="default", help="policy file or shipped name (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--upstream",
+        default="anthropic",
+        metavar="PROFILE",
+        help="profile of the upstream (default: %(default)s)",
+    )
+    parser.add_argument("--agent", default="", help="name of a recogniser, such as claude-code")
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from .gateway.service import run_service  # noqa: PLC0415  the server is not loaded to rewrite one body
+
+    flags = {
+        name: getattr(given, name)
+        for name in ("listen", "admin", "policy", "state", "mode", "log", "max_body", "drain")
+    }
+    flags |= {
+        "upstreams": given.upstream,
+        "allowed_hosts": given.allowed_host,
+        "default_upstream": given.default_upstream,
+    }
+    return run_service(flags, given.config, given.models)
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from .demo import run_demo  # noqa: PLC0415  as above
+
+    return run_demo(policy=given.policy, as_json=given.json)
+
+
+def _check(given: argparse.Namespace) -> int:
+    loaded = policies.load_policy(given.policy)
+    file = loaded.file
+    print(f"{given.policy}: sound ({file.name}{': ' + file.about if file.about else ''})")
+    for stage in policies.STAGES:
+        value = getattr(file, stage)
+        print(f"  {stage:<12} {'off' if value == 'off' else json.dumps(msgspec.to_builtins(value))}")
+    for entry in file.when:
+        print(
+            f"  when         {json.dumps({k: v for k, v in msgspec.to_builtins(entry).items() if v is not None})}"
+        )
+    return 0
+
+
+def _schema(given: argparse.Namespace) -> int:
+    from .agents import AgentFile  # noqa: PLC0415  as above
+    from .gateway.settings import FileSettings  # noqa: PLC0415
+    from .models import ModelsFile  # noqa: PLC0415
+    from .yamlfile import schema  # noqa: PLC0415
+
+    kinds = {"policy": policies.PolicyFile, "server": FileSettings, "models": ModelsFile, "agent": AgentFile}
+    print(json.dumps(schema(kinds[given.kind]), indent=2))
+    return 0
+
+
+def _explain(given: argparse.Namespace) -> int:
+    body = _input(given.body)
+    explanation = explain(_rewritten(given, body, Ledger()), body)
+    if given.json:
+        print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
+    else:
+        print(text(explanation))
+    return 0
+
+
+def _rewrite(given: argparse.Namespace) -> int:
+    body = sys.stdin.buffer.read()
+    ledger, close = _ledger(given.state)
+    try:
+        made = _rewritten(given, body, ledger)
+        if made.commit is not None and given.state:
+            ledger.keep_policy(made.policy.digest, made.policy.encoded)
+            # Nobody tells us how the request went; whoever pipes bodies through sends them.
+            ledger.settle(ledger.commit(made.commit), None, (), success=True)
+    finally:
+        close()
+    sys.stdout.buffer.write(made.body)
+    sys.stdout.buffer.flush()
+    if given.explain:
+        print(msgspec.json.encode(explain(made, body)).decode(), file=sys.stderr)
+    return 0
+
+
+def _ledger(state: str | None) -> tuple[Ledger, Callable[[], None]]:
+    if not state:
+        return Ledger(), lambda: None
+    from .stores.sqlite import SqliteStore  # noqa: PLC0415  only where state is asked for
+
+    store = SqliteStore(Path(state), warn=lambda message: print(f"stet: {message}", file=sys.stderr))
+    return Ledger(store), store.close
+
+
+def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrite:
+    dialect = DIALECTS[given.dialect]
+    models = Models.load()
+    agents = Agents.load()
+    agent = next((known for known in agents.known if known.name == given.agent), agents.generic)
+    profile = models.profile_for("", given.upstream)
+    opened = dialect.open(body)
+    name = dict(opened.envelope).get("model")
+    model = models.facts(profile, msgspec.json.decode(name, type=str) if name is not None else "")
+    facts = Facts(now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent)
+    chosen = policies.load_policy(given.policy).choose(profile, agent.name, model.model)
+    return rewrite(body, dialect, chosen, ledger, facts)
+
+
+def _input(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise StetError(
+            f"cannot be read: {error.strerror}", name, "give the path of a request body"
+        ) from None

@@ -1,0 +1,219 @@
+"""A rewrite in words and in JSON: what was changed and why, what was left and why, what the prompt is made of.
+
+Texts name stages, reasons, places and sizes. Content is shown only where the caller asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from msgspec import Struct
+
+from .conversation import (
+    Conversation,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
+from .rewrite import Rewrite
+
+
+class EditLine(Struct, frozen=True, kw_only=True):
+    """One edit as shown: `place` as in the client's body, tokens estimated."""
+
+    stage: str
+    action: str
+    place: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    required: bool
+    committed: bool
+
+
+class HeldLine(Struct, frozen=True, kw_only=True):
+    """One edit that was not made, and what it would have broken and saved in tokens."""
+
+    stage: str
+    reason: str
+    targets: int
+    breaks_tokens: int
+    saves_tokens: int
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """A rewrite, explained. `structure`: share of each source in the bytes of what is sent."""
+
+    policy: str
+    changed: bool
+    bytes_before: int
+    bytes_after: int
+    edits: list[EditLine]
+    held: list[HeldLine]
+    structure: dict[str, float]
+    tool_result_mean_chars: float | None
+    broken: str
+
+
+def source_of(part: Part, role: Role) -> Source:
+    """Where a part comes from."""
+    match part:
+        case Reminder(source=source):
+            return source
+        case Text():
+            return {Role.ASSISTANT: Source.ASSISTANT, Role.SYSTEM: Source.SYSTEM}.get(role, Source.USER)
+        case ToolCall():
+            return Source.TOOL_CALL
+        case ToolResult():
+            return Source.TOOL_RESULT
+        case Reasoning():
+            return Source.REASONING
+        case Image():
+            return Source.MEDIA
+        case ToolDefinition():
+            return Source.TOOLS
+        case Opaque():
+            return Source.OTHER
+        case _:
+            assert_never(part)
+
+
+def structure(conversation: Conversation) -> tuple[dict[str, float], float | None]:
+    """Share of each source in the prompt's bytes, largest first; and the mean length of a tool result in bytes."""
+    sizes: dict[Source, int] = {}
+    results = length = 0
+    groups: list[tuple[Role, Iterable[Part]]] = [
+        (Role.META, conversation.tools),
+        (Role.SYSTEM, conversation.system),
+    ]
+    groups += [(message.role, message.parts) for message in conversation.messages]
+    for role, parts in groups:
+        for part in parts:
+            source = source_of(part, role)
+            sizes[source] = sizes.get(source, 0) + part.size
+            if isinstance(part, ToolResult):
+                results += 1
+                length += part.size
+    total = sum(sizes.values()) or 1
+    ordered = sorted(sizes.items(), key=lambda pair: -pair[1])
+    return {source.value: round(size / total, 4) for source, size in ordered if size}, (
+        length / results if results else None
+    )
+
+
+def explain(rewrite: Rewrite, before: bytes) -> Explanation:
+    """The rewrite of the body `before`, explained."""
+    places = _places(rewrite.read)
+    shares, mean = structure(rewrite.sent) if rewrite.sent is not None else ({}, None)
+    return Explanation(
+        policy=rewrite.policy.name,
+        changed=rewrite.body is not before,
+        bytes_before=len(before),
+        bytes_after=len(rewrite.body),
+        edits=[_line(edit, places) for edit in rewrite.edits],
+        held=[
+            HeldLine(
+                stage=h.stage,
+                reason=h.reason,
+                targets=h.targets,
+                breaks_tokens=h.breaks_tokens,
+                saves_tokens=h.saves_tokens,
+            )
+            for h in rewrite.held
+        ],
+        structure=shares,
+        tool_result_mean_chars=mean,
+        broken=rewrite.broken,
+    )
+
+
+def _places(conversation: Conversation | None) -> Mapping[Target, str]:
+    if conversation is None:
+        return {}
+    found: dict[Target, str] = {}
+    for name, parts in (("tools", conversation.tools), ("system", conversation.system)):
+        found |= {Target(part.key, part.nth): f"{name}[{at}]" for at, part in enumerate(parts)}
+    for message in conversation.messages:
+        found |= {
+            Target(part.key, part.nth): f"messages[{message.index}].content[{at}]"
+            for at, part in enumerate(message.parts)
+        }
+    return found
+
+
+def _line(edit: Edit, places: Mapping[Target, str]) -> EditLine:
+    place = "body" if isinstance(edit, Mend) else places.get(edit.target, "a part of ours")
+    return EditLine(
+        stage=edit.stage,
+        action=_action(edit, places),
+        place=place,
+        reason=edit.reason,
+        tokens_before=edit.tokens_before,
+        tokens_after=edit.tokens_after,
+        required=edit.required,
+        committed=edit.committed,
+    )
+
+
+def _action(edit: Edit, places: Mapping[Target, str]) -> str:
+    match edit:
+        case Replace():
+            return "replace"
+        case InsertBefore():
+            return "insert before"
+        case InsertAfter():
+            return "insert behind"
+        case Remove():
+            return "remove"
+        case Move(to=to, before=before):
+            return f"move {'before' if before else 'behind'} {places.get(to, 'a part of ours')}"
+        case PlaceMark(mark=mark):
+            return "unmark" if mark is None else "mark"
+        case Mend(count=count):
+            return f"mend {count}"
+        case _:
+            assert_never(edit)
+
+
+def text(explanation: Explanation) -> str:
+    """The explanation for a terminal."""
+    lines = [
+        f"policy {explanation.policy}: {explanation.bytes_before:,} bytes in, {explanation.bytes_after:,} out"
+        + ("" if explanation.changed else ", unchanged")
+    ]
+    if explanation.broken:
+        lines.append(f"not sent, a law would break: {explanation.broken}")
+    lines += ["", "edits" if explanation.edits else "no edits"]
+    lines += [
+        f"  {edit.stage:<12} {edit.action:<14} {edit.place:<28} {edit.reason}{_tokens(edit)}"
+        for edit in explanation.edits
+    ]
+    if explanation.held:
+        lines += ["", "held back"]
+        lines += [f"  {held.stage:<12} {held.targets} results: {held.reason}" for held in explanation.held]
+    lines += ["", "the prompt is made of"]
+    lines += [
+        f"  {source:<16} {share:7.1%}  {'#' * round(share * 40)}"
+        for source, share in explanation.structure.items()
+    ]
+    if explanation.tool_result_mean_chars is not None:
+        lines.append(f"  a tool result is {explanation.tool_result_mean_chars:,.0f} bytes on average")
+    return "\n".join(lines)
+
+
+def _tokens(edit: EditLine) -> str:
+    change = edit.tokens_after - edit.tokens_before
+    flags = "".join(
+        f", {word}" for word, on in (("required", edit.required), ("committed", edit.committed)) if on
+    )
+    return f" ({change:+,} tokens{flags})" if change or flags else ""

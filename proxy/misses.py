@@ -1,0 +1,170 @@
+"""What should have come from the cache, and why less of it did.
+
+Judged from the ledger: what the provider held after the last request of this branch, what has changed since, and
+who changed it. Where the provider gives its own diagnosis, that is for it to say [B20 B108]; here the two sides of
+the proxy are compared, which no provider can.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .conversation import (
+    Conversation,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from .ledger import Frontier, Recent, head, setting
+from .rewrite import Rewrite
+from .stages import Facts
+from .turns import Miss
+from .usage import Usage
+
+SLACK_TOKENS = 256
+SLACK_SHARE = 0.9
+"""Less than this share of what was expected is a miss; providers round, and our estimate is one."""
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """What the provider held, in tokens (None: it never said), and what already speaks against finding it."""
+
+    tokens: int | None = None
+    miss: Miss | None = None
+
+
+def expected(rewrite: Rewrite, recent: Recent | None, facts: Facts) -> Expected:
+    """What this request should find in the cache. Judged before it is sent; `recent` is the one before it."""
+    branch = rewrite.place.branch if rewrite.place is not None else None
+    if branch is None or rewrite.sent is None or not branch.frontiers:
+        return Expected(tokens=0)
+    last = max(branch.frontiers, key=lambda frontier: frontier.at)
+    same = branch.frontier(facts.upstream, rewrite.sent.model)
+    if same is None:
+        return Expected(
+            tokens=_held(last), miss=Miss("model", f"last sent to {last.model} at {last.upstream}")
+        )
+    return Expected(tokens=_held(same), miss=_foreseen(rewrite, recent, same, facts))
+
+
+def _held(frontier: Frontier) -> int | None:
+    usage = frontier.usage
+    if usage is None or usage.cached is None:
+        return None
+    return usage.cached + (usage.written or 0)
+
+
+def _foreseen(rewrite: Rewrite, recent: Recent | None, frontier: Frontier, facts: Facts) -> Miss | None:
+    assert rewrite.sent is not None
+    assert rewrite.read is not None
+    lifetime = frontier.ttl_s or facts.model.ttl_s
+    if lifetime is not None and facts.now - frontier.at > lifetime:
+        return Miss(
+            "expired", f"{facts.now - frontier.at:.0f} s since the last request, kept for {lifetime:.0f} s"
+        )
+    if frontier.setting != setting(rewrite.sent):
+        return Miss("client", _head_change(rewrite.read, recent))
+    if rewrite.place is not None and rewrite.place.broke:
+        return Miss("client", first_difference(recent, rewrite.read) or "the history went on otherwise")
+    committed = [edit for edit in rewrite.edits if edit.committed]
+    if (
+        committed
+        and rewrite.commit is not None
+        and any(p.edits == () or p.edits[0].committed for p in rewrite.commit.promises)
+    ):
+        saved = sum(edit.tokens_before - edit.tokens_after for edit in committed)
+        return Miss(
+            "ours", f"{committed[0].stage}: {committed[0].reason}, about {saved} tokens lighter from here on"
+        )
+    return None
+
+
+def _head_change(read: Conversation, recent: Recent | None) -> str:
+    if recent is None:
+        return "tools or system changed"
+    now, then = dict(head(read)), dict(recent.head)
+    for name in (*then, *now):
+        if name not in now:
+            return f"{name} is gone"
+        if name not in then:
+            return f"{name} is new"
+        if now[name] != then[name]:
+            return f"{name} changed"
+    return "the order of tools changed" if [*now] != [*then] else "tools or system changed in what is sent"
+
+
+def first_difference(recent: Recent | None, read: Conversation) -> str | None:
+    """The first part of the last request that is otherwise in this one, in words; None for a plain append."""
+    if recent is None:
+        return None
+    for at, then in enumerate(recent.client):
+        if at >= len(read.messages):
+            return f"messages[{at}] and what stood behind it is gone"
+        now = read.messages[at]
+        if then is now:
+            continue
+        place = _part_difference(then, now)
+        if place is not None:
+            behind = sum(part.size for message in recent.client[at:] for part in message.parts)
+            return f"messages[{at}].content[{place[0]}] {place[1]}, {behind} bytes stand there and behind"
+    return None
+
+
+def _part_difference(then: Message, now: Message) -> tuple[int, str] | None:
+    """Where two messages stop saying the same, and how."""
+    mine = [(at, part) for at, part in enumerate(then.parts) if not part.nth]
+    keys = {part.key for part in now.parts}
+    said = {_said(part) for part in now.parts}
+    for (at, part), other in zip(mine, [part for part in now.parts if not part.nth], strict=False):
+        if part.key != other.key:
+            gone = _said(part) not in said
+            later = _said(other) in {_said(p) for _, p in mine}
+            return at, f"({_kind(part)}) is missing" if gone and later else f"({_kind(part)}) changed"
+    for at, part in mine:
+        if part.key not in keys:
+            return at, f"({_kind(part)}) is missing"
+    return None
+
+
+def _said(part: Part) -> bytes:
+    match part:
+        case Text(text=text) | Reminder(text=text):
+            return text.encode("utf-8", "surrogatepass")
+        case ToolCall(id=name):
+            return b"call " + name.encode()
+        case ToolResult(call_id=name, content=content):
+            return b"result " + name.encode() + (content or b"")
+        case _:
+            return bytes(part.raw or part.base or b"")
+
+
+def _kind(part: Part) -> str:
+    names = {
+        Text: "text",
+        Reminder: "reminder",
+        Image: "media",
+        ToolCall: "tool call",
+        ToolResult: "tool result",
+    }
+    names |= {Reasoning: "reasoning", ToolDefinition: "tool", Opaque: "block"}
+    return names[type(part)]
+
+
+def miss(foreseen: Expected, usage: Usage | None, facts: Facts) -> Miss | None:
+    """Why less came from the cache than the provider held; None where it did not, or nothing is known."""
+    if usage is None or usage.cached is None or not foreseen.tokens:
+        return None
+    if usage.cached >= foreseen.tokens * SLACK_SHARE or foreseen.tokens - usage.cached < SLACK_TOKENS:
+        return None
+    if foreseen.miss is not None:
+        return foreseen.miss
+    if usage.prompt is not None and usage.prompt < facts.model.minimum:
+        return Miss("small", f"{usage.prompt} tokens, cached from {facts.model.minimum} on")
+    return Miss("unknown", "what was sent goes on from what the provider held")
