@@ -1,11 +1,15 @@
 """Agents for the tests: installed on first use, and missed out loud where they cannot be had."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from .npm import Unavailable, installed
+
+MISSING = "agent not available"
 
 
 @pytest.fixture
@@ -16,22 +20,27 @@ def agent(request: pytest.FixtureRequest) -> Callable[[str, str], Path]:
         try:
             return installed(package, version)
         except Unavailable as why:
-            request.node.user_properties.append(("agent not available", str(why)))
-            pytest.skip(f"agent not available: {why}")
+            _miss(request, str(why))
 
     return get
+
+
+@pytest.fixture
+def git(request: pytest.FixtureRequest) -> str:
+    """The git program, which agents look for in their project."""
+    return shutil.which("git") or _miss(request, "git is not on PATH")
+
+
+def _miss(request: pytest.FixtureRequest, why: str) -> NoReturn:
+    request.node.user_properties.append((MISSING, why))
+    pytest.skip(f"{MISSING}: {why}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says in the summary which agents no test of this run has met."""
     reports = terminalreporter.getreports("skipped")
-    missing = {
-        str(value)
-        for report in reports
-        for name, value in report.user_properties
-        if name == "agent not available"
-    }
+    missing = {str(value) for report in reports for name, value in report.user_properties if name == MISSING}
     for why in sorted(missing):
         terminalreporter.write_line(
-            f"WARNING: agent not available, its tests did not run: {why}", yellow=True, bold=True
+            f"WARNING: {MISSING}, its tests did not run: {why}", yellow=True, bold=True
         )

@@ -49,12 +49,17 @@ def stet(provider: str, state: Path, *, policy: str = "default") -> Iterator[str
         "STET_LOG": "json",
     }
     command = [str(Path(sys.executable).with_name("stet")), "serve"]
-    with (state / "log").open("a") as log:
-        child = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-        )
+    child = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output = _Output(child, state / "log")
     try:
-        yield _listening(child, state / "log")
+        yield output.url()
     finally:
         child.send_signal(signal.SIGTERM)
         try:
@@ -62,30 +67,43 @@ def stet(provider: str, state: Path, *, policy: str = "default") -> Iterator[str
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        assert child.stdout is not None
-        child.stdout.close()
+        output.end()
 
 
-def _listening(child: subprocess.Popen[str], log: Path) -> str:
-    """The URL the server says it listens on; whatever else it prints is read away, so that it never blocks."""
-    found: list[str] = []
-    ready = threading.Event()
+class _Output:
+    """Reads all that a server prints, so that it never blocks, into a file; knows the URL it names."""
 
-    def follow() -> None:
-        assert child.stdout is not None
-        try:
-            for line in child.stdout:
-                if not found and (match := re.search(r"listens on (http://\S+)", line)):
-                    found.append(match[1])
-                    ready.set()
-        except ValueError:  # closed while reading: the server has ended
-            pass
-        ready.set()
+    def __init__(self, child: subprocess.Popen[str], log: Path) -> None:
+        self._child = child
+        self._log = log
+        self._url = ""
+        self._known = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
 
-    threading.Thread(target=follow, daemon=True).start()
-    if not ready.wait(START_SECONDS) or not found:
-        raise AssertionError(f"stet serve did not start: {log.read_text()[-2000:]}")
-    return found[0]
+    def url(self) -> str:
+        """Where the server listens, once it says so."""
+        self._known.wait(START_SECONDS)
+        if not self._url:
+            raise AssertionError(f"stet serve did not start: {self._log.read_text()[-2000:]}")
+        return self._url
+
+    def end(self) -> None:
+        """To be called when the process has ended."""
+        self._thread.join(STOP_SECONDS)
+        assert self._child.stdout is not None
+        self._child.stdout.close()
+
+    def _follow(self) -> None:
+        assert self._child.stdout is not None
+        with self._log.open("a") as log:
+            for line in self._child.stdout:
+                log.write(line)
+                log.flush()
+                if not self._url and (match := re.search(r"listens on (http://\S+)", line)):
+                    self._url = match[1]
+                    self._known.set()
+        self._known.set()
 
 
 Edit = Callable[[dict[str, Any]], dict[str, Any]]

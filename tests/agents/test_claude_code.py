@@ -32,7 +32,7 @@ Install = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, git: str) -> Path:
     """A small repository, the same in every test."""
     folder = tmp_path / "shop"
     folder.mkdir()
@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
         ["add", "-A"],
         ["-c", "user.name=T", "-c", "user.email=t@e", "commit", "-qm", "Open"],
     ):
-        subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
+        subprocess.run([git, *command], cwd=folder, check=True, capture_output=True)
     return folder
 
 
