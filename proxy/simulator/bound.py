@@ -119,7 +119,9 @@ class Trail:
         self.thinking: list[str] = []
 
     def pass_by(self, block: Json, role: str, path: str, extra: Json | None = None) -> None:
-        """Step over one content block."""
+        """Step over one content block; a compaction block puts an end to all before it [E3]."""
+        if block.get("type") == "compaction" and block.get("content") is not None:
+            self.pieces, self.thinking, self.chain = [], [], b""
         if block.get("type") in THINKING:
             self.thinking.append(signature_of(block))
         elif not _blank(block):

@@ -40,8 +40,9 @@ class _Entry(msgspec.Struct):
 class PromptCache:
     """All entries of one provider, kept apart by scope."""
 
-    def __init__(self, lookback: int = 20) -> None:
+    def __init__(self, lookback: int = 20, *, collapse_runs: bool = True) -> None:
         self._lookback = lookback
+        self._runs = _RUNS if collapse_runs else ()
         self._entries: dict[Scope, dict[bytes, _Entry]] = {}
 
     def __len__(self) -> int:
@@ -102,7 +103,7 @@ class PromptCache:
         run: str | None = None
         for at in range(point, -1, -1):
             position = positions[at]
-            if not position.is_parameters and (position.kind not in _RUNS or position.kind != run):
+            if not position.is_parameters and (position.kind not in self._runs or position.kind != run):
                 seen += 1
                 run = position.kind
             if seen > self._lookback:

@@ -1,7 +1,7 @@
 """What the model asked for cannot do, and says so before it looks at the conversation."""
 
 from .refusal import Refusal, refuse
-from .request import Request
+from .request import Request, every_block
 
 _ADAPTIVE_HINT = (
     'is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control '
@@ -119,6 +119,10 @@ def _prewarm(request: Request) -> None:
 
 
 def _editing(request: Request) -> None:
+    """Strategies of context editing, and compaction blocks that need one [E1 E3 E4]."""
+    if request.body.get("compaction") is not None:
+        # Summaries on demand are not made here; this is what an overloaded provider says.
+        raise Refusal("Compaction is temporarily unavailable.", 529, {"error_code": "compaction_unavailable"})
     edits = (request.body.get("context_management") or {}).get("edits") or []
     for index, edit in enumerate(edits):
         if edit["type"] == "clear_thinking_20251015":
@@ -135,3 +139,8 @@ def _editing(request: Request) -> None:
                 refuse(
                     f"context_management.edits.{index}.compact_20260112: trigger.value must be at least 50000"
                 )
+    kinds = {edit["type"] for edit in edits}
+    for _i, _j, _message, block in every_block(request.messages):
+        unsigned = block.get("type") == "compaction" and not block.get("signature")
+        if unsigned and "compact_20260112" not in kinds:
+            refuse("`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`.")

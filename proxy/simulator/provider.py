@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from . import models, reply, stream, validate
+from . import editing, models, reply, stream, validate
 from .arrival import read
 from .binding import HEADER, Memory, Verdict
 from .cache import Lookup, PromptCache
@@ -20,6 +20,7 @@ from .reply import Ask, Reply, Script, Think, derived_id
 from .request import Json, Request, fingerprint
 from .settings import Settings
 from .stream import Message
+from .threads import Threads
 from .usage import price
 
 MESSAGES = "/v1/messages"
@@ -28,6 +29,17 @@ MODELS = "/v1/models"
 Headers = Iterable[tuple[str, str]]
 _SECRETS = ("x-api-key", "authorization", "proxy-authorization", "cookie")
 Hook = Callable[[Exchange], Canned | None]
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that passed every check: its prompt, and its tokens before and after context editing."""
+
+    request: Request
+    verdict: Verdict
+    positions: list[Position]
+    original: int
+    total: int
+    edits: tuple[Json, ...] | None
 
 
 class Provider:
@@ -45,8 +57,9 @@ class Provider:
         self.hook = hook
         self.canned: deque[Canned] = deque()
         self.log: list[Exchange] = []
-        self.cache = PromptCache(self.settings.lookback)
+        self.cache = PromptCache(self.settings.lookback, collapse_runs=self.settings.collapse_runs)
         self.memory = Memory()
+        self.threads = Threads()
         self._diagnoses = Diagnoses()
 
     def answer(self, headers: Headers, body: bytes, now: float, path: str = MESSAGES) -> Answer:
@@ -94,25 +107,40 @@ class Provider:
         request = read(headers, raw, self.settings, counting=record.path == COUNT)
         record = msgspec.structs.replace(record, model=str(request.body.get("model", "")))
         try:
-            verdict = validate.validate(request, self.memory)
-            positions = prompt(
-                request.body,
-                model=request.model,
-                dropped=verdict.dropped,
-                hash_billing_header=self.settings.hash_billing_header,
-            )
-            total = sum(position.tokens for position in positions)
-            validate.check_length(request, total)
+            accepted = self._accept(self.threads.whole(request, record.started))
         except Refusal as refusal:
             return _refused(refusal, record)
-        record = msgspec.structs.replace(record, total=total, dropped=tuple(sorted(verdict.dropped)))
-        if request.counting:
-            return _counted(request, verdict, record)
-        return self._generate(request, verdict, positions, record)
+        dropped = tuple(sorted(accepted.verdict.dropped))
+        record = msgspec.structs.replace(record, total=accepted.total, dropped=dropped)
+        return _counted(accepted, record) if request.counting else self._generate(accepted, record)
 
-    def _generate(
-        self, request: Request, verdict: Verdict, positions: list[Position], record: Exchange
-    ) -> Answer:
+    def _accept(self, request: Request) -> Accepted:
+        """Validate and render; what context editing clears is rendered cleared.
+
+        Raises:
+            Refusal: of the first check that fails.
+        """
+        verdict = validate.validate(request, self.memory)
+        sent = self._render(request, request.body, verdict)
+        cleared = editing.clear(request, sent)
+        positions = sent if cleared is None else self._render(request, cleared.body, verdict)
+        original, total = _weight(sent), _weight(positions)
+        validate.check_length(request, total)
+        edits = editing.applied(request, cleared, original - total)
+        return Accepted(
+            request=request, verdict=verdict, positions=positions, original=original, total=total, edits=edits
+        )
+
+    def _render(self, request: Request, body: Json, verdict: Verdict) -> list[Position]:
+        return prompt(
+            body,
+            model=request.model,
+            dropped=verdict.dropped,
+            hash_billing_header=self.settings.hash_billing_header,
+        )
+
+    def _generate(self, accepted: Accepted, record: Exchange) -> Answer:
+        request, positions = accepted.request, accepted.positions
         scope = (
             request.organization,
             request.workspace,
@@ -130,15 +158,16 @@ class Provider:
             content=content,
             stop_reason=said.reason,
             usage=usage,
-            members=self._members(request, verdict, positions),
-            applied_edits="context_management" in request.body,
+            members=self._members(accepted),
+            applied_edits=accepted.edits,
         )
         self._diagnoses.remember(request, message.id, positions)
+        self.threads.remember(request, message.id, content, record.started)
         exchange = msgspec.structs.replace(
             record, status=200, usage=usage, cost=price(usage, request.model), message_id=message.id
         )
         kept = None if said.reason == "refusal" else lookup
-        return _written(said, message, _headers(request, verdict), exchange, kept)
+        return _written(said, message, _headers(accepted), exchange, kept)
 
     def _reply(self, request: Request, history: str) -> Reply:
         """What the script says, behind a thought where the request asks for thinking."""
@@ -151,13 +180,19 @@ class Provider:
             return msgspec.structs.replace(said, blocks=(thought, *said.blocks), stop_reason=said.reason)
         return said
 
-    def _members(self, request: Request, verdict: Verdict, positions: list[Position]) -> Json:
-        members: dict[str, Any] = {}
+    def _members(self, accepted: Accepted) -> Json:
+        request, members = accepted.request, dict[str, Any]()
         if validate.reports_transformations(request):
-            members["input_transformations"] = [msgspec.to_builtins(t) for t in verdict.transformations]
+            members["input_transformations"] = [
+                msgspec.to_builtins(transformation) for transformation in accepted.verdict.transformations
+            ]
         if "diagnostics" in request.body:
-            members["diagnostics"] = self._diagnoses.diagnose(request, positions)
+            members["diagnostics"] = self._diagnoses.diagnose(request, accepted.positions)
         return members
+
+
+def _weight(positions: list[Position]) -> int:
+    return sum(position.tokens for position in positions)
 
 
 def headers_list(headers: Headers) -> list[tuple[str, str]]:
@@ -187,29 +222,23 @@ def _refused(refusal: Refusal, record: Exchange) -> Answer:
     return Answer(status=refusal.status, headers=headers, body=body, exchange=exchange)
 
 
-def _counted(request: Request, verdict: Verdict, record: Exchange) -> Answer:
-    body: Json = {"input_tokens": record.total}
-    if "context_management" in request.body:
-        body["context_management"] = {"original_input_tokens": record.total}
+def _counted(accepted: Accepted, record: Exchange) -> Answer:
+    body: Json = {"input_tokens": accepted.total}
+    if "context_management" in accepted.request.body:
+        body["context_management"] = {"original_input_tokens": accepted.original}
     exchange = msgspec.structs.replace(record, status=200)
-    return Answer(
-        status=200,
-        headers=_headers(request, verdict),
-        body=orjson.dumps(body),
-        exchange=exchange,
-    )
+    return Answer(status=200, headers=_headers(accepted), body=orjson.dumps(body), exchange=exchange)
 
 
-def _headers(request: Request, verdict: Verdict) -> tuple[tuple[str, str], ...]:
+def _headers(accepted: Accepted) -> tuple[tuple[str, str], ...]:
+    request, mismatch = accepted.request, accepted.verdict.header
     streaming = bool(request.body.get("stream")) and not request.counting
-    headers = [
+    headers = (
         ("content-type", "text/event-stream; charset=utf-8" if streaming else "application/json"),
         ("request-id", request_id()),
         ("anthropic-organization-id", request.organization),
-    ]
-    if verdict.header is not None:
-        headers.append((HEADER, verdict.header))
-    return tuple(headers)
+    )
+    return headers if mismatch is None else (*headers, (HEADER, mismatch))
 
 
 def _written(

@@ -140,6 +140,7 @@ class _Printer:
             text = orjson.dumps(_parameters(self.body, self.model), option=orjson.OPT_SORT_KEYS)
             self.add("parameters", "messages", "parameters", text)
         role = ""
+        compacted = (-1, -1) if self.as_sent else last_compaction(messages)
         for i, message in enumerate(messages):
             own = str(message.get("role"))
             lead, role, extra = (b"\n", own, 1) if own == role else (own.encode() + b":", own, _ROLE_TOKENS)
@@ -147,7 +148,7 @@ class _Printer:
                 continue
             for j, block in enumerate(blocks(message)):
                 path = f"messages.{i}.content.{j}"
-                if path in dropped or not isinstance(block, dict):
+                if path in dropped or not isinstance(block, dict) or (i, j) < compacted:
                     continue
                 text, weight = self.content(block)
                 kind = str(block.get("type"))
@@ -244,6 +245,19 @@ def _shows_images(body: Json) -> bool:
             if block.get("type") == "image" or any(item.get("type") == "image" for item in nested(block)):
                 return True
     return False
+
+
+def last_compaction(messages: list[Json]) -> tuple[int, int]:
+    """Message and block index of the newest compaction block: what stands before it is ignored [E3]."""
+    return max(
+        (
+            (i, j)
+            for i, message in enumerate(messages)
+            for j, block in enumerate(blocks(message))
+            if block.get("type") == "compaction" and block.get("content") is not None
+        ),
+        default=(-1, -1),
+    )
 
 
 def is_human(message: Json) -> bool:

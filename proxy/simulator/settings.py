@@ -41,3 +41,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Answer with a thinking block where the request asks a thinking model for it."""
     lookback: int = 20
     """Positions a breakpoint looks back, itself counted [B6]."""
+    collapse_runs: bool = True
+    """A run of calls, or of results, is one position of the lookback; False as before autumn 2026 and on
+    other hosts [B6]."""

@@ -22,8 +22,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     members: Json
     """Members beside the usual ones that stand on `message_start` too [C5]."""
-    applied_edits: bool = False
-    """Whether context editing was asked for; the answer then lists what it did [E5]."""
+    applied_edits: tuple[Json, ...] | None = None
+    """What context editing did; None where it was not asked for [E5]."""
 
     def start(self, usage: Json, *, streaming: bool) -> Json:
         """The message as one object; a stream begins with it, empty and not yet stopped."""
@@ -38,8 +38,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             "usage": usage,
             **self.members,
         }
-        if self.applied_edits:
-            body["context_management"] = None if streaming else {"applied_edits": []}
+        if self.applied_edits is not None:
+            body["context_management"] = None if streaming else {"applied_edits": list(self.applied_edits)}
         return body
 
 
@@ -63,8 +63,8 @@ def events(message: Message) -> Iterator[bytes]:
         "delta": {"stop_reason": message.stop_reason, "stop_sequence": None},
         "usage": message.usage.wire(),
     }
-    if message.applied_edits:
-        last["context_management"] = {"applied_edits": []}
+    if message.applied_edits is not None:
+        last["context_management"] = {"applied_edits": list(message.applied_edits)}
     yield event(last)
     yield event({"type": "message_stop"})
 

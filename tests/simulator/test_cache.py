@@ -526,3 +526,12 @@ def test_a_session_reads_what_it_wrote():
         later.read == earlier.read + earlier.written for earlier, later in zip(log, log[1:], strict=False)
     )
     assert all(exchange.usage.input_tokens == 0 for exchange in log)
+
+
+def test_a_mark_on_a_web_tool_holds():
+    """A mark on a web search tool caches all tools, though the web ones stand behind the others [B12]."""
+    provider = Provider()
+    tools = [{**READ, "description": RULES}, {**WEB, "cache_control": MARK}]
+    first = send(provider, body(tools=tools)).exchange
+    second = send(provider, body(user("Other."), tools=tools)).exchange
+    assert first.written == second.read > 0
