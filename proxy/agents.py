@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
@@ -190,15 +190,20 @@ def _masked(name: str, _value: str) -> str:
     return f"\0{name}\0"
 
 
+@lru_cache(maxsize=1024)
+def spans(pattern: re.Pattern[str], text: str) -> tuple[tuple[int, int], ...]:
+    """Where the group `value` stands in `text`. A system prompt is the same text for a whole session."""
+    return tuple(match.span("value") for match in pattern.finditer(text) if match["value"] is not None)
+
+
 def substitute(pattern: re.Pattern[str], text: str, value: Callable[[str], str]) -> str:
     """`text` with the group `value` of each match replaced by what `value` gives for it."""
     pieces: list[str] = []
     end = 0
-    for match in pattern.finditer(text):
-        start, stop = match.span("value")
+    for start, stop in spans(pattern, text):
         if start < end:
             continue
-        pieces += (text[end:start], value(match["value"]))
+        pieces += (text[end:start], value(text[start:stop]))
         end = stop
     return text if not pieces else "".join((*pieces, text[end:]))
 

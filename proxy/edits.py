@@ -124,9 +124,10 @@ class _Bench:
 
     def find(self, target: Target) -> tuple[int, list[Part], int] | None:
         place = self.places.get(target)
-        if place is None and self.since:
-            self._index(0, self.since)
-            self.since = 0
+        while place is None and self.since:
+            # Most targets stand at the end; a batch, which reaches further, comes seldom.
+            stop, self.since = self.since, max(0, self.since - 64)
+            self._index(self.since, stop)
             place = self.places.get(target)
         if place is None:
             return None

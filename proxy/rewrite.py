@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from .conversation import Conversation, Message, Reasoning
+from .conversation import Conversation, Message, Reasoning, Role
 from .dialects import Dialect, Opened
 from .edits import Edit, Held, InsertAfter, InsertBefore, Mend, PlaceMark, Replace, Target, apply, unchanged
 from .errors import BodyError, LawError
@@ -20,7 +20,7 @@ from .passage import Passage, enter
 from .policy import Policy, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, replay
-from .stages import ORDER, Facts, View
+from .stages import ORDER, Facts, View, breakpoints
 from .stages.marks import last_mark
 from .wellformed import faults
 
@@ -84,7 +84,7 @@ def rewrite(
         respelt=kept.respelt,
         fields=policy.fields(facts.agent),
     )
-    staged = _staged(view, policy, kept)
+    staged = _staged(view, policy, kept, dialect)
     return _closed(dialect, policy, facts, passage, staged, mended)
 
 
@@ -135,15 +135,18 @@ class _Staged(Struct, frozen=True, kw_only=True):
     promises: tuple[Promise, ...]
     held: tuple[Held, ...]
     reach: int
+    batched: bool
 
 
-def _staged(view: View, policy: Policy, kept: Replayed) -> _Staged:
+def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _Staged:
     """Each stage sees what the ones before it left."""
     lasting, passing = [*kept.edits], list[Edit]()
     promises: list[Promise] = []
     held: list[Held] = []
-    unmarked = view.conversation.messages
     for stage in ORDER:
+        if stage is breakpoints:
+            view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
+            unmarked = view.conversation.messages
         config = policy.config(stage.NAME)
         if config is None:
             continue
@@ -152,7 +155,6 @@ def _staged(view: View, policy: Policy, kept: Replayed) -> _Staged:
         promises += proposal.promises
         conversation, done = apply(view.conversation, _changing(view, proposal.promises), view.start)
         lasting += done
-        unmarked = conversation.messages
         conversation, done = apply(conversation, proposal.edits, view.start)
         passing += done
         view = structs.replace(view, conversation=conversation, frozen=proposal.frozen or view.frozen)
@@ -165,7 +167,16 @@ def _staged(view: View, policy: Policy, kept: Replayed) -> _Staged:
         promises=tuple(map(_lean, promises)),
         held=tuple(held),
         reach=reach,
+        batched=any(edit.committed for promise in promises for edit in promise.edits),
     )
+
+
+def _sealed(conversation: Conversation, dialect: Dialect) -> Conversation:
+    """Changed messages, written once: the next request takes them over as they are."""
+    if all(message.raw is not None for message in conversation.messages):
+        return conversation
+    messages = tuple(dialect.sealed(m) if m.raw is None and m.written else m for m in conversation.messages)
+    return structs.replace(conversation, messages=messages)
 
 
 def _changing(view: View, promises: Sequence[Promise]) -> list[Edit]:
@@ -192,7 +203,7 @@ def _closed(
     """The exit check, the bytes, and what the ledger is to remember."""
     edits = (*mended, *staged.lasting, *staged.passing)
     content = any(not isinstance(edit, PlaceMark) for edit in edits)
-    broken = _check(passage, staged.view, facts) if staged.lasting or staged.passing else ""
+    broken = _check(passage, staged, facts) if staged.lasting or staged.passing else ""
     branch = passage.place.branch
     bound = facts.model.prefix_check and ((branch is not None and branch.rewritten) or content)
     fallback = dialect.without_reasoning(passage.body) if bound and edits else passage.body
@@ -211,15 +222,31 @@ def _closed(
     return Rewrite(body=written, edits=edits, commit=commit, sent=sent, **shown)  # type: ignore[arg-type]  # same names
 
 
-def _check(passage: Passage, view: View, facts: Facts) -> str:
-    """Faults that the client's body does not have, as text; "" where there are none [law 6]."""
-    ours = faults(view.conversation.messages, view.rules, facts.model)
+def _check(passage: Passage, staged: _Staged, facts: Facts) -> str:
+    """Faults that the client's body does not have, as text; "" where there are none [law 6].
+
+    What was sent before was checked then; only a batch reaches back into it.
+    """
+    view = staged.view
+    messages = view.conversation.messages
+    since = 0 if staged.batched else _settled(messages, view.start)
+    ours = faults(messages, view.rules, facts.model, since)
     if not ours:
         return ""
     new = ours - faults(passage.client.messages, view.rules, facts.model)
     if new and facts.strict:
         raise LawError(f"the rewrite would send: {', '.join(sorted(new))}")
     return ", ".join(sorted(new))
+
+
+def _settled(messages: Sequence[Message], start: int) -> int:
+    """The last answer before what is new: nothing in front of it can come out of balance by what stands behind."""
+    at = min(start, len(messages)) - 1
+    while at > 0 and not (
+        messages[at].role is Role.ASSISTANT and messages[at - 1].role is not Role.ASSISTANT
+    ):
+        at -= 1
+    return max(0, at)
 
 
 def _commit(

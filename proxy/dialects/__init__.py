@@ -42,6 +42,9 @@ class Dialect(Protocol):
         Raises BodyError where a message is no message, or holds what `rawjson.repair` must mend first.
         """
 
+    def sealed(self, message: Message) -> Message:
+        """A changed message with the bytes it will leave in as its `raw`."""
+
     def write(self, conversation: Conversation) -> bytes:
         """The body again: verbatim but for what was changed."""
 

@@ -151,6 +151,10 @@ class Anthropic:
         except msgspec.DecodeError as error:
             raise BodyError(f"not a request of this format: {error}") from None
 
+    def sealed(self, message: Message) -> Message:
+        """See `Dialect.sealed`."""
+        return structs.replace(message, raw=Raw(_written(message)))
+
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         changed: dict[str, bytes] = {

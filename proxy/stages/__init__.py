@@ -24,4 +24,4 @@ ORDER: tuple[Stage[Any], ...] = (
     breakpoints,
 )
 
-__all__ = ["ORDER", "Facts", "Proposal", "Region", "Stage", "View"]
+__all__ = ["ORDER", "Facts", "Proposal", "Region", "Stage", "View", "breakpoints"]
