@@ -1,11 +1,15 @@
 """What marks are for: turn by turn, the provider reads from its cache what was sent before."""
 
+import gzip
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.agents import Agents
 from proxy.simulator import marks as provider
 from proxy.simulator import models
 from proxy.simulator.refusal import Refusal
@@ -35,6 +39,8 @@ from tests.stages.marking import (
 
 M = {"cache_control": EPHEMERAL}
 H = {"cache_control": HOUR}
+RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
+CLAUDE = Agents.load().of({"user-agent": "claude-cli/2.1.332 (external, cli)"})
 
 
 def turns(count: int, parts: int) -> list[list[Json]]:
@@ -160,6 +166,25 @@ def test_a_rewind_is_read_up_to_where_it_parts() -> None:
     session.send(body(*opening, user("Now water it.")))
     _, usage = session.send(body(*opening, user("Now air it.")))
     assert usage.cache_read_input_tokens >= tokens(sent, "messages.2.content.0")
+
+
+@pytest.mark.parametrize("recording", sorted(path.name for path in RECORDINGS.glob("claude-code-*")))
+def test_claude_code_keeps_its_marks_and_its_compaction_call_gets_no_tail(recording: str) -> None:
+    """In recorded sessions all marks of the client stay, the provider takes ours beside them, and the text that
+    asks for a summary is never written to the cache."""
+    session, compactions = Session(agent=CLAUDE), 0
+    for line in gzip.decompress((RECORDINGS / recording).read_bytes()).splitlines():
+        made = orjson.loads(orjson.loads(line)["body"])
+        sent, _ = session.send(made)
+        kept = where(sent)
+        assert {path: kept.get(path, "gone") for path in where(made)} == where(made)
+        assert unmarked(sent) == unmarked(made)
+        check(sent)
+        last = sent["messages"][-1]["content"]
+        if "Respond with TEXT ONLY" in str(last):
+            compactions += 1
+            assert f"messages.{len(sent['messages']) - 1}.{len(last) - 1}" not in kept
+    assert bool(compactions) == ("modes" in recording)
 
 
 # -- laws of marks, over made-up requests ------------------------------------------------------------------------
