@@ -1,0 +1,126 @@
+"""The proxy comes late, looks on first, forgets everything, or has two requests in the air."""
+
+import pytest
+
+from proxy.ledger import Ledger
+from tests.sessions.transcript import (
+    BOTH,
+    CHECKED,
+    EAGER,
+    Canned,
+    Transcript,
+    World,
+    long,
+    policy_file,
+    read,
+    texts,
+)
+
+LOST = "No result: the tool call was interrupted before it returned."
+MON, TUE = "2025-12-01", "2025-12-02"
+
+
+def reminder(day):
+    return f"<system-reminder>\nToday's date is {day}.\n</system-reminder>"
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_first_seen_at_turn_twenty(model):
+    """What the provider has seen before us it has seen raw: nothing in it is touched, the date in it is frozen."""
+    t = Transcript(World(), model, agent="claude-code")
+    t.user(reminder(MON), "Check everything.").model(read("f0")).past()
+    for number in range(19):
+        t.clock(5).results({f"f{number}": long(f"file {number}", 800)}).model(read(f"f{number + 1}")).past()
+    first = t.clock(5).results({"f19": "end"}).model("All is well.").send()
+    assert first.broke is None
+    assert {edit.stage for edit in first.edits} <= {"breakpoints"}
+    t.messages[0]["content"][0]["text"] = reminder(TUE)
+    told = t.clock(5).user("And now?").model("Still well.").send()
+    assert told.broke is None
+    assert MON in texts(told.body) and texts(told.body).count(f"date is now: {TUE}") == 1
+    # The older model's provider drops thinking of rounds that are over, and with it what was cached behind it [A47].
+    assert told.cached >= (first.exchange.total - 100 if model == CHECKED else 1000)
+
+
+@pytest.mark.parametrize("model", BOTH)
+@pytest.mark.parametrize("turn", [1, 2, 5])
+def test_looking_on_first_and_then_applying(model, turn, tmp_path):
+    """Two ledgers: the one that applies first sees the conversation in its middle and takes it as it stands."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model, agent="claude-code")
+    watching = Ledger()
+    t.user(reminder(MON), "Check everything.").model(read("f0")).observe(watching)
+    for number in range(turn):
+        t.clock(5).results({f"f{number}": long(f"file {number}", 800)}).model(read(f"f{number + 1}"))
+        seen = t.observe(watching)
+        assert seen.broke is None
+    applied = t.clock(5).results({f"f{turn}": "end"}).model("All is well.").send()
+    assert applied.broke is None or applied.committed
+    t.messages[0]["content"][0]["text"] = reminder(TUE)
+    for words in ("And now?", "And now?", "And now?"):
+        sent = t.clock(5).user(words).model("Well.").send()
+        assert MON in texts(sent.body)
+        assert texts(sent.body).count(f"date is now: {TUE}") == 1
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_two_in_flight_and_the_first_refused(model):
+    """What the refused request promised stands as long as the other carries it."""
+    world = World()
+    t = Transcript(world, model)
+    t.user("Check everything.").model(read("pump"), read("fan")).send()
+    t.clock(5).results({"pump": "3 l/min"}).user("Stop.")
+    one, two = t.fork(), t.fork().user("At once!")
+    first, second = one.leave(), two.leave()
+    world.provider.canned.append(Canned.error(529, "Overloaded"))
+    assert one.arrive(first).status == 529
+    assert two.model("Stopped.").arrive(second).error is None
+    for client in (two, one, two, one):
+        assert client.clock(5).user("Well?").model("Yes.").send().broke is None
+        assert client.result("fan") == LOST
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_two_in_flight_and_the_last_refused(model):
+    """A retry that is refused after the first one was answered takes nothing back."""
+    world = World()
+    t = Transcript(world, model)
+    t.user("Check everything.").model(read("pump"), read("fan")).send()
+    t.clock(5).results({"pump": "3 l/min"}).user("Stop.")
+    one, two = t.fork(), t.fork()
+    first, second = one.leave(), two.leave()
+    assert one.model("Stopped.").arrive(first).error is None
+    world.provider.canned.append(Canned.error(529, "Overloaded"))
+    assert two.arrive(second).status == 529
+    for _ in range(2):
+        assert one.clock(5).user("Well?").model("Yes.").send().broke is None
+        assert one.result("fan") == LOST
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_both_refused(model):
+    """Nobody carries what they promised any more: the turn comes again with its real result."""
+    world = World()
+    t = Transcript(world, model)
+    t.user("Check everything.").model(read("pump"), read("fan")).send()
+    place = t.here()
+    t.clock(5).results({"pump": "3 l/min"}).user("Stop.")
+    one, two = t.fork(), t.fork()
+    flights = one.leave(), two.leave()
+    world.provider.canned += [Canned.error(529, "Overloaded"), Canned.error(529, "Overloaded")]
+    assert (one.arrive(flights[0]).status, two.arrive(flights[1]).status) == (529, 529)
+    t.rewind(place).clock(5).results({"pump": "3 l/min", "fan": "900 rpm"}).model("Well.").send()
+    assert t.result("fan") == "900 rpm"
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_the_store_is_lost_and_nothing_had_been_changed(model):
+    """A new ledger takes an unchanged conversation as it stands: not one token is written again."""
+    t = Transcript(World(), model)
+    t.user("Check everything.").model(read("f0")).send()
+    for number in range(14):
+        t.clock(5).results({f"f{number}": long(f"file {number}", 800)}).model(read(f"f{number + 1}")).send()
+    t.world.ledger = Ledger()
+    sent = t.clock(5).results({"f14": "end"}).model("All is well.").send()
+    assert sent.broke is None
+    assert sent.cached > 1000
+    assert t.clock(5).user("Good.").model("Yes.").send().broke is None
