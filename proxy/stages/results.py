@@ -50,22 +50,26 @@ def survey(view: View) -> Survey:
     total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
     calls: dict[str, ToolCall] = {}
     shelves: dict[str, list[Seen]] = {}
-    turns, previous = 0, None
+    turns, assistant, previous = 0, Role.ASSISTANT, None
     for message in conversation.messages:
         role = message.role
-        if role is Role.ASSISTANT and previous is not Role.ASSISTANT:
+        if role is assistant and previous is not assistant:
             turns += 1
         previous = role
         for part in message.parts:
-            if isinstance(part, ToolCall):
+            # `isinstance` costs several times as much here: every part of the history is asked.
+            if type(part) is ToolCall:
                 calls[part.id] = part
-            elif isinstance(part, ToolResult):
+            elif type(part) is ToolResult:
                 call = calls.get(part.call_id)
                 if call is not None:
-                    shelves.setdefault(call.name, []).append(Seen(part, call, total, turns))
+                    shelf = shelves.get(call.name)
+                    if shelf is None:
+                        shelf = shelves[call.name] = []
+                    shelf.append(Seen(part, call, total, turns))
                 if part.images:
                     total += weight(part, model) - part.size
-            elif isinstance(part, Image):
+            elif type(part) is Image:
                 total += weight(part, model) - part.size
             total += part.size
     return Survey(shelves, total, turns)

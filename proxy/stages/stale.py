@@ -136,7 +136,8 @@ def _stale(view: View, all_results: Survey, config: Config) -> list[_Stale]:
                 continue
             if result.raw is None and target_of(result) in cleared:
                 continue
-            saves = weight(result, view.facts.model) - PLACEHOLDER_BYTES
+            size = weight(result, view.facts.model) if result.images else result.size
+            saves = size - PLACEHOLDER_BYTES
             if saves > 0:
                 found.append(_Stale(seen, saves, all_results.turns - pusher.turn))
     return found
