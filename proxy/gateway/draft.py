@@ -31,6 +31,7 @@ class Draft:
         self.request_bytes: int | None = None
         self.response_bytes = 0
         self.streamed = False
+        self.begun = False
         self.answer = Answer()
         self.usage_fault: str | None = None
         self.report: TurnReport | None = None

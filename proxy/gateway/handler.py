@@ -58,6 +58,10 @@ class Handler:
         except Exception as fault:  # noqa: BLE001  a bug of ours: one request fails, in words its client can read
             draft.end("error")
             self._journal.failed_open("gateway", fault)
+            if draft.begun:
+                if request.transport is not None:
+                    request.transport.close()
+                return web.Response(status=500)  # never arrives: half an answer went out, and ends as one
             return self._own_answer(draft, 500, "an internal error, see the log", "internal")
         finally:
             self._journal.metrics.in_flight(-1)

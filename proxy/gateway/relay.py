@@ -62,6 +62,7 @@ async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draf
     draft.streamed = tap is not None and tap.streamed and reply.status < 400
     response = Relayed(reply)
     whole = False
+    draft.begun = True
     try:
         await response.prepare(request)
         async for chunk in reply.chunks():

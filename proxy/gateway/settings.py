@@ -119,6 +119,13 @@ def resolve(
         elif (written := getattr(from_file, name)) is not None and document:
             found[name] = _parsed(parse, _beside(path, name, written), (document, name))
     settings = Settings(**found)
+    for upstream in settings.upstreams.values():
+        if upstream.is_at(settings.listen):
+            raise SettingsError(
+                f"upstream '{upstream.name}' is this server itself",
+                "upstreams",
+                "write the provider's own URL",
+            )
     if settings.default_upstream not in settings.upstreams:
         known = ", ".join(settings.upstreams)
         raise SettingsError(

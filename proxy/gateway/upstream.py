@@ -90,6 +90,14 @@ class Reply:
             self._response.close()
 
 
+class _BrokenError(Exception):
+    """A connection broke. Not one of the library's errors, or it would try again by its own rules."""
+
+    def __init__(self, fault: aiohttp.ClientOSError | aiohttp.ServerDisconnectedError) -> None:
+        super().__init__()
+        self.fault = fault
+
+
 class _Attempt:
     """What the pool did for one attempt."""
 
@@ -144,16 +152,16 @@ class UpstreamClient:
         started = asyncio.get_running_loop().time()
         try:
             return await self._once(call, attempt), False
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as fault:
+        except _BrokenError as broken:
             soon = asyncio.get_running_loop().time() - started < _STALE_SECONDS
-            if not (attempt.reused and soon and isinstance(call.body, bytes | None)) or _never_connected(
-                fault
-            ):
-                raise _named(fault, call) from fault
+            if not (attempt.reused and soon and isinstance(call.body, bytes | None)):
+                raise _named(broken.fault, call) from broken.fault
         except (aiohttp.ClientError, OSError) as fault:
             raise _named(fault, call) from fault
         try:
             return await self._once(call, _Attempt()), True
+        except _BrokenError as broken:
+            raise _named(broken.fault, call) from broken.fault
         except (aiohttp.ClientError, OSError) as fault:
             raise _named(fault, call) from fault
 
@@ -171,7 +179,10 @@ class UpstreamClient:
             request.headers.extend(call.headers)
             if chunked is not None:
                 request.headers[hdrs.TRANSFER_ENCODING] = chunked
-            return await handler(request)
+            try:
+                return await handler(request)
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as fault:
+                raise _BrokenError(fault) from fault
 
         # The library frames the body by the length it is told here; `exact` then writes the headers.
         length = next((value for name, value in call.headers if name.lower() == "content-length"), None)
@@ -218,10 +229,6 @@ def _kept_alive(address: tuple[int, int, int, str, tuple[object, ...]]) -> socke
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return made
-
-
-def _never_connected(fault: Exception) -> bool:
-    return isinstance(fault, aiohttp.ClientConnectorError)
 
 
 def _named(fault: Exception, call: Call) -> UpstreamError:

@@ -70,6 +70,11 @@ class Upstream(Struct, frozen=True):
         """Scheme and host: what may be shown."""
         return f"{urlsplit(self.url).scheme}://{self.host}"
 
+    def is_at(self, listen: Address) -> bool:
+        """Whether it leads to the loopback port that is listened on: a request would go round for ever."""
+        parts = urlsplit(self.url)
+        return parts.port == listen.port != 0 and is_loopback(parts.hostname or "")
+
 
 DEFAULT_UPSTREAMS: Mapping[str, Upstream] = MappingProxyType(
     {

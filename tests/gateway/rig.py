@@ -247,9 +247,7 @@ class Client:
         self.writer.close()
 
 
-def post(
-    body: bytes = MESSAGES, path: str = "/v1/messages", *headers: bytes, length: bool = True
-) -> bytes:
+def post(body: bytes = MESSAGES, path: str = "/v1/messages", *headers: bytes, length: bool = True) -> bytes:
     """A request as an agent writes it."""
     lines = [b"POST " + path.encode() + b" HTTP/1.1", b"Host: 127.0.0.1", b"Content-Type: application/json"]
     lines += headers

@@ -103,7 +103,11 @@ def test_recent_turns_newest_first():
             for path in ("/v1/messages", "/v1/chat/completions", "/v1/responses"):
                 await r.ask(post(MESSAGES, path))
             turns = (await get(r, "/turns")).json["turns"]
-            assert [turn["path"] for turn in turns] == ["/v1/responses", "/v1/chat/completions", "/v1/messages"]
+            assert [turn["path"] for turn in turns] == [
+                "/v1/responses",
+                "/v1/chat/completions",
+                "/v1/messages",
+            ]
             assert turns[2]["edits"] == {"relocate": 2} and turns[2]["conversation"] == "c1"
             assert len((await get(r, "/turns?limit=1")).json["turns"]) == 1
             assert len((await get(r, "/turns?limit=x")).json["turns"]) == 3

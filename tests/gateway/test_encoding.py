@@ -74,7 +74,9 @@ def test_a_bomb_in_layers_stops_at_the_limit():
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
-@pytest.mark.parametrize("spoil", [lambda b: b[:-3], lambda b: b"junk" + b, lambda b: b"\xff" * 40, lambda b: b[:1]])
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[:-3], lambda b: b"junk" + b, lambda b: b"\xff" * 40, lambda b: b[:1]]
+)
 def test_what_is_broken_is_refused(encoding, spoil):
     """Cut short, or never of that kind."""
     with pytest.raises(BodyEncodingError):

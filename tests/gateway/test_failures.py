@@ -40,9 +40,21 @@ def closed_port():
 
 
 SHAPES = {
-    "/v1/messages": ("anthropic", lambda e: (e["type"], e["error"]["type"], e["error"]["message"]), ("error", "api_error")),
-    "/v1/chat/completions": ("openai", lambda e: (e["error"]["type"], e["error"]["code"], e["error"]["message"]), ("server_error", None)),
-    "/v1/responses": ("openai", lambda e: (e["error"]["type"], e["error"]["param"], e["error"]["message"]), ("server_error", None)),
+    "/v1/messages": (
+        "anthropic",
+        lambda e: (e["type"], e["error"]["type"], e["error"]["message"]),
+        ("error", "api_error"),
+    ),
+    "/v1/chat/completions": (
+        "openai",
+        lambda e: (e["error"]["type"], e["error"]["code"], e["error"]["message"]),
+        ("server_error", None),
+    ),
+    "/v1/responses": (
+        "openai",
+        lambda e: (e["error"]["type"], e["error"]["param"], e["error"]["message"]),
+        ("server_error", None),
+    ),
     "/v1beta/models/gemini-3:streamGenerateContent?alt=sse&key=K-SECRET": (
         "gemini",
         lambda e: (e["error"]["code"], e["error"]["status"], e["error"]["message"]),
@@ -151,6 +163,19 @@ def test_a_fresh_connection_that_dies_is_not_tried_again(end):
             answer = await r.ask(post())
             assert (answer.status, len(r.provider.seen)) == (502, 1)
             assert (await r.turns(1))[0]["error"] == "reset"
+
+    run(scene())
+
+
+@pytest.mark.parametrize("end", [RESET, CLOSE])
+def test_no_method_is_tried_again_on_a_fresh_connection(end):
+    """Nor is a request that could be repeated safely: the client decides."""
+
+    async def scene():
+        async with rig() as r:
+            r.provider.play(end)
+            answer = await r.ask(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (answer.status, len(r.provider.seen)) == (502, 1)
 
     run(scene())
 
@@ -326,6 +351,49 @@ def test_a_fault_of_the_tap_never_touches_the_stream(monkeypatch):
             (turn,) = await r.turns(1)
             assert (turn["outcome"], turn["usage_fault"]) == ("ok", "the answer could not be read")
             assert 'stet_fail_open_total{where="tap"} 1.0' in r.gateway.metrics.exposition().decode()
+
+    run(scene())
+
+
+def test_a_bug_of_ours_in_the_middle_of_an_answer_ends_it_abnormally(monkeypatch):
+    """No second answer is written into the first; the client sees it break off, and the next one is whole."""
+
+    def broken(self):
+        raise RuntimeError("bug")
+
+    async def scene():
+        async with rig() as r:
+            with monkeypatch.context() as patch:
+                patch.setattr("proxy.gateway.draft.Draft.first_byte", broken)
+                r.provider.play(WHOLE)
+                answer = await r.ask(post())
+            assert (answer.status, answer.clean) == (200, False)
+            assert (START + DELTA + STOP).startswith(answer.body)
+            (turn,) = await r.turns(1)
+            assert turn["outcome"] == "error"
+            assert 'stet_fail_open_total{where="gateway"} 1.0' in r.gateway.metrics.exposition().decode()
+            assert (await r.ask(post())).clean
+
+    run(scene())
+
+
+def test_a_bug_of_ours_before_the_answer_is_said_in_the_providers_shape(monkeypatch):
+    """One request fails, readably; the text of the bug stays in here."""
+
+    def broken(*args):
+        raise RuntimeError("bug")
+
+    async def scene():
+        async with rig() as r:
+            with monkeypatch.context() as patch:
+                patch.setattr("proxy.gateway.handler.for_upstream", broken)
+                answer = await r.ask(post())
+            assert (answer.status, answer.json["error"]) == (
+                500,
+                {"type": "api_error", "message": "stet: an internal error, see the log"},
+            )
+            assert (await r.turns(1))[0]["outcome"] == "error"
+            assert (await r.ask(post())).status == 200
 
     run(scene())
 

@@ -55,7 +55,11 @@ def test_our_own_paths_are_never_forwarded(path):
     async def scene():
         async with rig() as r:
             answer = await r.ask(post(MESSAGES, path))
-            assert (answer.status, answer.json["error"]["type"], r.provider.seen) == (404, "not_found_error", [])
+            assert (answer.status, answer.json["error"]["type"], r.provider.seen) == (
+                404,
+                "not_found_error",
+                [],
+            )
 
     run(scene())
 

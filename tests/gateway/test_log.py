@@ -83,7 +83,9 @@ def test_what_is_unknown_is_left_out():
     bare = Turn(id="t", started_at=1.0, method="GET", path="/x", usage=Usage(prompt=10, cached=0))
     fields = turn_fields(bare)
     assert (fields["cached"], fields["hit_ratio"]) == (0, 0.0)
-    assert not {"input", "written", "output", "status", "model", "edits", "miss", "expected_ratio"} & set(fields)
+    assert not {"input", "written", "output", "status", "model", "edits", "miss", "expected_ratio"} & set(
+        fields
+    )
 
 
 def test_json_lines():
@@ -107,7 +109,8 @@ def test_console_lines():
         logger = make_logger("console", stream)
         logger.info("turn", **turn_fields(TURN))
         logger.info(
-            "turn", **turn_fields(Turn(id="t", started_at=1.0, method="GET", path="/v1/models", outcome="passed"))
+            "turn",
+            **turn_fields(Turn(id="t", started_at=1.0, method="GET", path="/v1/models", outcome="passed")),
         )
         logger.error("failed_open", where="prepare", at=["a.py:1 f"])
     first, second, third = plain.getvalue().splitlines()

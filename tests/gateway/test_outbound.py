@@ -15,7 +15,11 @@ from tests.gateway.rig import Client, Provider, post, respond, run, settings
 
 PROXIES = [
     ("https://api.anthropic.com", {"HTTPS_PROXY": "http://p:1"}, "http://p:1"),
-    ("https://api.anthropic.com", {"https_proxy": "http://low:1", "HTTPS_PROXY": "http://up:1"}, "http://low:1"),
+    (
+        "https://api.anthropic.com",
+        {"https_proxy": "http://low:1", "HTTPS_PROXY": "http://up:1"},
+        "http://low:1",
+    ),
     ("https://api.anthropic.com", {"HTTP_PROXY": "http://p:1"}, None),
     ("http://h:8000", {"HTTP_PROXY": "p:1"}, "http://p:1"),
     ("http://h:8000", {"ALL_PROXY": "http://p:1"}, "http://p:1"),

@@ -19,7 +19,7 @@ def test_the_request_is_transparent():
     raw = (
         b"POST /v1/messages?beta=true&x=%7E~%2f HTTP/1.1\r\n"
         b"x-api-key: sk-1\r\nHOST: proxy.local\r\nanthropic-beta: a,b\r\nAnthropic-Beta: c\r\n"
-        b"X-Stainless-Retry-Count: 0\r\nCookie: s=1; t=\"2\"\r\ncontent-length: LENGTH\r\nx-Last:\tend\r\n\r\n"
+        b'X-Stainless-Retry-Count: 0\r\nCookie: s=1; t="2"\r\ncontent-length: LENGTH\r\nx-Last:\tend\r\n\r\n'
     ).replace(b"LENGTH", b"%d" % len(MESSAGES))
 
     async def scene():
@@ -50,7 +50,11 @@ def test_hop_by_hop_headers_stay_here():
     async def scene():
         async with rig() as r:
             assert (await r.ask(post(MESSAGES, "/v1/messages", *hop))).status == 200
-            assert [name for name, _ in r.provider.seen[0].headers] == ["Host", "Content-Type", "Content-Length"]
+            assert [name for name, _ in r.provider.seen[0].headers] == [
+                "Host",
+                "Content-Type",
+                "Content-Length",
+            ]
 
     run(scene())
 
@@ -133,7 +137,9 @@ def test_other_paths_stream_their_body():
         async with rig() as r:
             r.provider.read_bodies = False
             client = await Client.connect(r.gateway.port)
-            await client.send(post(b"", "/v1/files", b"Transfer-Encoding: chunked", length=False) + chunk(b"first"))
+            await client.send(
+                post(b"", "/v1/files", b"Transfer-Encoding: chunked", length=False) + chunk(b"first")
+            )
             await r.provider.arrived.wait()
             assert ("Transfer-Encoding", "chunked") in r.provider.seen[0].headers
             client.close()
@@ -279,7 +285,9 @@ def test_expect_with_a_body_above_the_limit_is_refused_before_it_is_sent():
 
     async def scene():
         async with rig() as r:
-            raw = post(b"", "/v1/messages", b"Expect: 100-continue", b"Content-Length: 99999999", length=False)
+            raw = post(
+                b"", "/v1/messages", b"Expect: 100-continue", b"Content-Length: 99999999", length=False
+            )
             assert (await r.ask(raw)).status == 413
 
     run(scene())
@@ -328,7 +336,11 @@ def test_the_rewriter_is_given_the_whole_request():
             (incoming,) = watching.incoming
             assert (incoming.method, incoming.path, incoming.query) == ("POST", "/v1/messages", "beta=true")
             assert (b"X-Claude-Code-Session-Id", b"s1") in incoming.headers
-            assert (incoming.body, incoming.upstream, incoming.dialect) == (MESSAGES, "anthropic", "anthropic")
+            assert (incoming.body, incoming.upstream, incoming.dialect) == (
+                MESSAGES,
+                "anthropic",
+                "anthropic",
+            )
             assert 1.6e9 < incoming.started_at < 1e11
 
     run(scene())

@@ -45,7 +45,9 @@ def test_upstreams_are_laid_over_the_known_ones(tmp_path):
     """By flag, by variable, by file; a fragment or a key names the profile; a trailing slash goes."""
     local = Upstream("local", "http://127.0.0.1:8000/api", "vllm")
     file = tmp_path / "s.yaml"
-    file.write_text("upstreams:\n  local: {url: 'http://127.0.0.1:8000/api/', profile: vllm}\n  openai: http://h:1\n")
+    file.write_text(
+        "upstreams:\n  local: {url: 'http://127.0.0.1:8000/api/', profile: vllm}\n  openai: http://h:1\n"
+    )
     assert resolve({}, HOME, file).upstreams == {
         **DEFAULT_UPSTREAMS,
         "local": local,
@@ -64,7 +66,14 @@ def test_paths_in_the_file_are_relative_to_the_file(tmp_path):
     assert (got.policy, got.state) == (str(tmp_path / "mine/p.yaml"), "memory")
 
 
-SIZES = {"64MiB": 2**26, "100MB": 10**8, "1GiB": 2**30, "2097152": 2**21, "1.5 mib": 3 * 2**19, 5000000: 5000000}
+SIZES = {
+    "64MiB": 2**26,
+    "100MB": 10**8,
+    "1GiB": 2**30,
+    "2097152": 2**21,
+    "1.5 mib": 3 * 2**19,
+    5000000: 5000000,
+}
 
 
 @pytest.mark.parametrize("text", SIZES)
@@ -93,9 +102,18 @@ def test_admin_can_be_off():
 
 
 WRONG = [
-    ({"listen": "8787"}, "--listen: '8787' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787"),
-    ({"listen": "::1:80"}, "--listen: '::1:80' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787"),
-    ({"listen": "a:99999"}, "--listen: 'a:99999' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787"),
+    (
+        {"listen": "8787"},
+        "--listen: '8787' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787",
+    ),
+    (
+        {"listen": "::1:80"},
+        "--listen: '::1:80' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787",
+    ),
+    (
+        {"listen": "a:99999"},
+        "--listen: 'a:99999' is no address to listen on; write HOST:PORT, as in 127.0.0.1:8787",
+    ),
     ({"mode": "watch"}, "--mode: 'watch' is not one of them; write apply or observe"),
     ({"max_body": "big"}, "--max-body: 'big' is no size; write bytes or a unit, as in 64MiB"),
     ({"max_body": "9k"}, "--max-body: 9000 bytes is too small for any agent; write at least 1MiB"),
@@ -127,6 +145,10 @@ WRONG = [
     (
         {"default_upstream": "x"},
         "default_upstream: no upstream is named 'x'; write one of anthropic, openai, gemini",
+    ),
+    (
+        {"upstreams": ["anthropic=http://localhost:8787"]},
+        "upstreams: upstream 'anthropic' is this server itself; write the provider's own URL",
     ),
     ({"policy": " "}, "--policy: is empty; leave it out or give it a value"),
 ]
