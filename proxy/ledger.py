@@ -191,7 +191,7 @@ class Store(Protocol):
         """A branch changed; `added` are its new promises."""
 
     def strike(self, branch: Branch, struck: Sequence[Promise]) -> None:
-        """Promises that no request carries any more leave."""
+        """Promises that no request carries any more leave; a branch given without keys leaves altogether."""
 
     def policy(self, digest: bytes) -> bytes | None:
         """A policy that a branch is pinned to, as it was encoded."""

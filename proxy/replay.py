@@ -100,8 +100,7 @@ def _promised(
     for at in range(cut, len(messages)):
         message = messages[at]
         for part in message.parts:
-            if not part.nth:
-                yield from ((at, promise) for promise in promises.get(part.key, ()))
+            yield from ((at, promise) for promise in promises.get(part.key, ()) if promise.nth == part.nth)
         model = message.role is Role.ASSISTANT
         if at + 1 == len(messages) or (messages[at + 1].role is Role.ASSISTANT) != model:
             yield from ((at, promise) for promise in promises.get(turn_end(message.parts[-1].key), ()))

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from .conversation import Conversation, Message, Reasoning, Role
 from .dialects import Dialect, Opened
+from .economics import estimated
 from .edits import Edit, Held, InsertAfter, InsertBefore, Mend, PlaceMark, Replace, Target, apply, unchanged
 from .errors import BodyError, LawError
 from .ledger import Commit, Frontier, Ledger, Place, Promise, setting
@@ -21,7 +22,7 @@ from .policy import Policy, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, replay
 from .stages import ORDER, Facts, View, breakpoints
-from .stages.marks import last_mark
+from .stages.marks import last_mark, lifetime
 from .wellformed import faults
 
 
@@ -264,10 +265,10 @@ def _commit(
         setting=setting(sent),
         at=facts.now,
         parts=passage.counts[-1],
-        estimate=len(written) // 4,
+        estimate=estimated(sent, facts.model),
         tail=tail.target if tail else None,
         tail_parts=tail.parts if tail else 0,
-        ttl_s=_seconds(tail.ttl, facts) if tail else None,
+        ttl_s=lifetime(tail.ttl, facts.model) if tail else None,
     )
     return Commit(
         root=passage.root,
@@ -283,11 +284,6 @@ def _commit(
         recent=passage.remembered(staged.unmarked, staged.lasting, staged.reach, len(written)),
         recall=passage.name,
     )
-
-
-def _seconds(ttl: str | None, facts: Facts) -> float | None:
-    """A lifetime as a mark spells it, in seconds; unspelt it is the model's [B10]."""
-    return {"5m": 300.0, "1h": 3600.0}.get(ttl or "", facts.model.ttl_s)
 
 
 def _lean(promise: Promise) -> Promise:

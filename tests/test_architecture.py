@@ -12,14 +12,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "rules", "images"},
     {"conversation"},
-    {"identity", "edits", "usage", "answer", "models", "tokens", "agents"},
+    {"identity", "edits", "usage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "economics"},
     {"stages", "dialects"},
-    {"policy"},
+    {"policy", "passage", "replay"},
     {"rewrite"},
-    {"explain", "turns"},
+    {"explain", "turns", "misses"},
     {"stores"},
     {"gateway", "simulator"},
+    {"demo"},
     {"cli"},
 ]
 """What is on a line may import what is on its own or an earlier one. Packages count as one."""
@@ -28,6 +29,10 @@ RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
 PURE = {
     "rewrite",
+    "passage",
+    "replay",
+    "wellformed",
+    "misses",
     "stages",
     "ledger",
     "economics",

@@ -46,9 +46,6 @@ def test_unsigned_thinking_leaves_with_the_rest_of_its_run() -> None:
     ] * 2
 
 
-@pytest.mark.xfail(
-    strict=True, reason="replay starts behind the anchor: the thinking's key is that of the message before"
-)
 def test_it_stays_away_in_every_later_request() -> None:
     """A decision about a part is made once."""
     work = worked(thought(""), text("Hm."))

@@ -1,0 +1,127 @@
+"""The command line, run as people run it: another process, files, standard input and output."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BODY = {
+    "model": "claude-sonnet-4-5",
+    "max_tokens": 100,
+    "system": "You look after a greenhouse. Today's date: 2026-11-30",
+    "messages": [
+        {"role": "user", "content": "Check the pump."},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "pump"}}],
+        },
+        {"role": "user", "content": "Stop."},
+    ],
+}
+
+
+def stet(*arguments: str, body: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "proxy", *arguments], input=body, capture_output=True, timeout=60, check=False
+    )
+
+
+def test_rewrite_reads_standard_input_and_writes_standard_output(tmp_path: Path) -> None:
+    """`stet rewrite` gives the body that would be sent, and the edits on standard error."""
+    done = stet("rewrite", "--policy", "careful", "--explain", body=json.dumps(BODY).encode())
+    assert done.returncode == 0, done.stderr
+    sent = json.loads(done.stdout)
+    assert sent["messages"][2]["content"][0]["type"] == "tool_result"
+    explained = json.loads(done.stderr)
+    assert "balance" in {edit["stage"] for edit in explained["edits"]}
+
+
+def test_rewrite_leaves_a_sound_body_alone() -> None:
+    """With nothing to do the bytes are the same, spaces and all."""
+    body = (
+        b'{"model": "claude-sonnet-4-5",  "max_tokens": 1.0e2, "messages": [{"role":"user","content":"Hi"}]}'
+    )
+    assert stet("rewrite", "--policy", "careful", body=body).stdout == body
+
+
+def test_rewrite_keeps_its_promises_between_calls(tmp_path: Path) -> None:
+    """With `--state` the next call of the conversation repeats what the first one did: the date stays frozen."""
+    first = {**BODY, "messages": BODY["messages"][:1]}
+    state = str(tmp_path / "state")
+    one = stet("rewrite", "--state", state, body=json.dumps(first).encode())
+    answered = [
+        *first["messages"],
+        {"role": "assistant", "content": "Fine."},
+        {"role": "user", "content": "And the fan?"},
+    ]
+    later = {**first, "system": first["system"].replace("11-30", "12-01"), "messages": answered}
+    two = stet("rewrite", "--state", state, body=json.dumps(later).encode())
+    assert json.loads(two.stdout)["system"] == json.loads(one.stdout)["system"]
+    assert "2026-12-01" in json.dumps(json.loads(two.stdout)["messages"][-1])
+
+
+def test_explain_is_for_people(tmp_path: Path) -> None:
+    """`stet explain` names stage, place and reason, and what the prompt is made of."""
+    file = tmp_path / "body.json"
+    file.write_text(json.dumps(BODY))
+    done = stet("explain", str(file))
+    text = done.stdout.decode()
+    assert done.returncode == 0, done.stderr
+    assert "balance" in text
+    assert "messages[2].content[0]" in text
+    assert "the prompt is made of" in text
+    as_json = json.loads(stet("explain", "--json", str(file)).stdout)
+    assert as_json["changed"] is True
+    assert abs(sum(as_json["structure"].values()) - 1) < 0.01
+
+
+def test_check_says_what_a_policy_does(tmp_path: Path) -> None:
+    """A sound policy is shown stage by stage and the exit code is 0."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: careful\nsteady: off\n")
+    done = stet("check", str(file))
+    assert done.returncode == 0
+    assert "steady       off" in done.stdout.decode()
+
+
+def test_check_names_the_place_of_a_mistake(tmp_path: Path) -> None:
+    """A mistake is one line with file, line and column, the exit code is 1, and there is no traceback."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: careful\nstael: off\n")
+    done = stet("check", str(file))
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith(f"{file}:2:1: ") or f"{file}:2:1: " in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+@pytest.mark.parametrize("kind", ["policy", "server", "models", "agent"])
+def test_schema_prints_a_json_schema(kind: str) -> None:
+    """Each kind of file has a JSON Schema for editors."""
+    assert json.loads(stet("schema", kind).stdout)["$schema"].startswith("https://json-schema.org/")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body", "says"),
+    [
+        (("explain", "nowhere.json"), b"", "nowhere.json: cannot be read"),
+        (("rewrite",), b"{not json", "not a JSON object"),
+        (("rewrite", "--upstream", "anthropc"), b"{}", "did you mean 'anthropic'"),
+        (("serve", "--listen", "nonsense"), b"", "--listen: 'nonsense' is no address"),
+        (("serve", "--policy", "nowhere.yaml"), b"", "cannot be read"),
+    ],
+)
+def test_a_bad_input_is_one_clear_line(arguments: tuple[str, ...], body: bytes, says: str) -> None:
+    """No traceback for what a user got wrong."""
+    done = stet(*arguments, body=body)
+    assert done.returncode == 1
+    assert says in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    """`stet` alone says what there is."""
+    done = stet()
+    assert done.returncode == 2
+    assert b"serve" in done.stdout
