@@ -219,7 +219,7 @@ def _ledger(state: str | None) -> tuple[Ledger, Callable[[], None]]:
         return Ledger(), lambda: None
     from .stores.sqlite import SqliteStore  # noqa: PLC0415  only where state is asked for
 
-    store = SqliteStore(Path(state), warn=lambda message: print(f"stet: {message}", file=sys.stderr))
+    store = SqliteStore(Path(state), warn=lambda fault: print(f"stet: {fault}", file=sys.stderr))
     return Ledger(store), store.close
 
 

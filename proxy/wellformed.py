@@ -39,30 +39,33 @@ def _pairing(messages: Sequence[Message], rules: Rules) -> Iterator[str]:
     waiting: list[str] = []
     seen: set[str] = set()
     for place, message in enumerate(messages):
-        parts = message.parts
-        if message.role is Role.ASSISTANT or not is_user_side(message.role):
-            if waiting:
-                yield "call without a result"
-            calls = [part.id for part in parts if isinstance(part, ToolCall) and not part.server]
-            if len(set(calls)) < len(calls) or seen.intersection(calls):
-                yield "call id twice"
-            seen.update(calls)
-            waiting = calls
-            if rules.calls_last and calls and _text_behind_call(parts):
-                yield "text behind a call"
+        if is_user_side(message.role):
+            yield from _answers(message, waiting if place else None, rules)
+            waiting = []
             continue
-        results = [part.call_id for part in parts if isinstance(part, ToolResult)]
-        if place and set(results) - set(waiting):
-            yield "result without a call"
-        if len(set(results)) < len(results):
-            yield "two results for a call"
-        if set(waiting) - set(results):
+        if waiting:
             yield "call without a result"
-        if rules.results_first and _result_behind_text(parts):
-            yield "result not first"
-        waiting = []
+        waiting = [part.id for part in message.parts if isinstance(part, ToolCall) and not part.server]
+        if len(set(waiting)) < len(waiting) or seen.intersection(waiting):
+            yield "call id twice"
+        seen.update(waiting)
+        if rules.calls_last and waiting and _text_behind_call(message.parts):
+            yield "text behind a call"
     if waiting:
         yield "call without a result"
+
+
+def _answers(message: Message, waiting: list[str] | None, rules: Rules) -> Iterator[str]:
+    """Faults of a user's message behind calls; None where the message before it is not looked at."""
+    results = [part.call_id for part in message.parts if isinstance(part, ToolResult)]
+    if waiting is not None and set(results) - set(waiting):
+        yield "result without a call"
+    if len(set(results)) < len(results):
+        yield "two results for a call"
+    if waiting is not None and set(waiting) - set(results):
+        yield "call without a result"
+    if rules.results_first and _result_behind_text(message.parts):
+        yield "result not first"
 
 
 def _text_behind_call(parts: Sequence[Part]) -> bool:

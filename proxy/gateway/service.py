@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import StoreError
 from ..models import Models
 from ..policy import load_policy
 from ..stores.sqlite import SqliteStore
@@ -27,7 +28,7 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
 
     def ready(gateway: Gateway) -> None:
         for line in banner(settings, gateway.address, gateway.admin_address):
-            print(line, file=sys.stderr, flush=True)
+            _say(line)
         watching.append(asyncio.ensure_future(watch(settings.policy, rewriter, gateway.journal.logger)))
 
     try:
@@ -54,5 +55,10 @@ def build(settings: Settings, models: Path | None = None) -> tuple[Conversations
     return rewriter, store
 
 
-def _warn(message: str) -> None:
-    print(f"stet: {message}", file=sys.stderr)
+def _warn(fault: StoreError) -> None:
+    _say(f"stet: {fault}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
