@@ -9,6 +9,7 @@ where it stands, as labelled text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -144,10 +145,13 @@ def _keeps(turns: _Turns, part: Part, waiting: dict[str, ToolCall], *, last: boo
 
 
 def _paused(turns: _Turns, part: Part) -> bool:
-    """Whether the call stands in the last assistant message: the provider goes on with it [A33]."""
+    """Whether the provider goes on with the call: it stands in the last answer, and nobody spoke since [A31 A33]."""
     messages = turns.view.conversation.messages
     last = turns.view.conversation.last(Role.ASSISTANT)
-    return last >= 0 and any(part is other for other in messages[last].parts)
+    if last < 0 or not any(part is other for other in messages[last].parts):
+        return False
+    spoken = [message for message in messages[last + 1 :] if message.written and is_user_side(message.role)]
+    return all(isinstance(other, ToolResult) for message in spoken for other in message.parts)
 
 
 def _client_call(turns: _Turns, part: ToolCall, waiting: dict[str, ToolCall]) -> bool:
@@ -252,11 +256,12 @@ def _answers(turns: _Turns, run: list[int], answers: list[int], waiting: dict[st
             if not isinstance(part, ToolResult):
                 leading = leading and _is_blank(part)
                 continue
-            result = _result(turns, part, waiting, given)
-            if result is not None:
-                given.append(result)
+            fate = _fate(turns, part, waiting, given)
+            leading = leading and fate is not _Fate.TEXT
+            if fate is _Fate.ANSWER:
+                given.append(part)
                 if not leading:
-                    misplaced.append(result)
+                    misplaced.append(part)
     if turns.config.order:
         _lead(turns, messages, answers, misplaced, [r for r in given if not any(r is m for m in misplaced)])
     if turns.config.missing:
@@ -273,10 +278,16 @@ def _is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
-def _result(
-    turns: _Turns, part: ToolResult, waiting: dict[str, ToolCall], given: list[ToolResult]
-) -> ToolResult | None:
-    """The part if it answers a waiting call for the first time; else it leaves, or becomes text."""
+class _Fate(Enum):
+    """What becomes of a result: it answers a waiting call, is kept as text, or is none of this turn's."""
+
+    ANSWER = "answer"
+    TEXT = "text"
+    NEITHER = "neither"
+
+
+def _fate(turns: _Turns, part: ToolResult, waiting: dict[str, ToolCall], given: list[ToolResult]) -> _Fate:
+    """A result answers a waiting call once; what else comes for it leaves if it is the same, or becomes text."""
     call_id = turns.renamed.get(part.call_id, part.call_id)
     if call_id in waiting and call_id not in turns.answered:
         if call_id != part.call_id and turns.view.region(part) is not None:
@@ -291,15 +302,15 @@ def _result(
                 )
             )
         turns.answered.add(call_id)
-        return part
+        return _Fate.ANSWER
     if turns.view.region(part) is None or not turns.config.orphans:
-        return None
+        return _Fate.NEITHER
     first = next((other for other in given if other.call_id == part.call_id), None)
     if first is not None and content_says(first.content) == content_says(part.content):
         _drop(turns, part, "a second, equal result [A23 F20]")
-    else:
-        _to_text(turns, part)
-    return None
+        return _Fate.NEITHER
+    _to_text(turns, part)
+    return _Fate.TEXT
 
 
 def _to_text(turns: _Turns, part: ToolResult) -> None:
