@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TextIO, TypeAlias
 
@@ -40,7 +41,8 @@ class Gateway:
     """One running proxy, for `stet serve` and for tests alike.
 
     Without a rewriter every body passes unchanged and is only metered. `stream` takes the log (standard error by
-    default), `env` stands for the environment's proxy and certificate variables.
+    default), `env` stands for the environment's proxy and certificate variables, `clock` for the wall clock: seconds
+    since the epoch, by which a cache is taken to be warm or cold.
     """
 
     def __init__(
@@ -50,13 +52,14 @@ class Gateway:
         *,
         stream: TextIO | None = None,
         env: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.journal = Journal(make_logger(settings.log, stream), self.metrics)
         self._upstreams = UpstreamClient(settings.upstreams, env)
         rewriting = Rewriting(rewriter or PassThrough(), self.journal)
-        self._handler = Handler(settings, rewriting, self._upstreams, self.journal)
+        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock)
         self._admin = Admin(settings, self.journal)
         self._busy: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None

@@ -14,8 +14,9 @@ from .routes import Route
 class Draft:
     """Filled in along the way, by the one task that serves the request."""
 
-    def __init__(self, method: str, path: str) -> None:
-        self.started_at = time.time()
+    def __init__(self, method: str, path: str, started_at: float) -> None:
+        """`started_at` is wall-clock seconds since the epoch."""
+        self.started_at = started_at
         self._started = time.perf_counter()
         self.method = method
         self.path = path

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
@@ -34,16 +34,22 @@ class Handler:
     """Serves the agents' port."""
 
     def __init__(
-        self, settings: Settings, rewriting: Rewriting, upstreams: UpstreamClient, journal: Journal
+        self,
+        settings: Settings,
+        rewriting: Rewriting,
+        upstreams: UpstreamClient,
+        journal: Journal,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._rewriting = rewriting
         self._upstreams = upstreams
         self._journal = journal
+        self._clock = clock
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
-        draft = Draft(request.method, request.raw_path.partition("?")[0])
+        draft = Draft(request.method, request.raw_path.partition("?")[0], self._clock())
         self._journal.metrics.in_flight(1)
         try:
             return await self._serve(request, draft)
