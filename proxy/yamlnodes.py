@@ -79,17 +79,17 @@ def compose(text: str, name: str) -> Node:
 def _compose_fast(text: str, name: str) -> Node | None:
     """With libyaml, ten times as fast; None where it is missing or objects: PyYAML's own parser says why in better words."""
     try:
-        from yaml.cyaml import CParser  # noqa: PLC0415  a build of PyYAML without libyaml has no such module
+        from yaml._yaml import CParser  # noqa: PLC0415  a build of PyYAML without libyaml has no such module
     except ImportError:
         return None
 
-    class Fast(CParser, _Resolver):  # type: ignore[misc]  # a class of an extension module
+    class Fast(CParser, _Resolver):
         def __init__(self) -> None:
             CParser.__init__(self, _Source(text, name))
             _Resolver.__init__(self)
 
     try:
-        return Fast().get_single_node()  # type: ignore[no-any-return]
+        return Fast().get_single_node()
     except (YAMLError, RecursionError):
         return None
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -238,12 +239,12 @@ class Reading:
         if not math.isfinite(value):
             return self.note(node, f"expected a finite number, found {describe(node)}", where)
         for bound, sign, holds in (
-            (kind.ge, ">=", lambda limit: value >= limit),
-            (kind.gt, ">", lambda limit: value > limit),
-            (kind.le, "<=", lambda limit: value <= limit),
-            (kind.lt, "<", lambda limit: value < limit),
+            (kind.ge, ">=", operator.ge),
+            (kind.gt, ">", operator.gt),
+            (kind.le, "<=", operator.le),
+            (kind.lt, "<", operator.lt),
         ):
-            if bound is not None and not holds(bound):
+            if bound is not None and not holds(value, bound):
                 return self.note(node, f"expected a number {sign} {bound}, found {describe(node)}", where)
         return float(value) if isinstance(kind, inspect.FloatType) else value
 
@@ -286,7 +287,7 @@ def _accepts(kind: inspect.Type, node: Node) -> bool:
     if isinstance(node, SequenceNode):
         return type(kind) in _BUILD or isinstance(kind, inspect.TupleType | inspect.AnyType)
     if isinstance(kind, inspect.LiteralType):
-        return _is_listed(kind, node) or node.tag == STR
+        return (isinstance(node, ScalarNode) and _is_listed(kind, node)) or node.tag == STR
     if node.tag.startswith("tag:yaml.org,2002:") and node.tag not in (NULL, BOOL, INT, FLOAT, STR):
         return type(kind) in _TAGS  # so that the tag itself is the mistake that is named
     return node.tag in _TAGS.get(type(kind), ())
