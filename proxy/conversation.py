@@ -56,7 +56,7 @@ class Mark(Struct, frozen=True):
     ttl: str | None = None
 
 
-class Piece(Struct, frozen=True, kw_only=True):
+class Piece(Struct, frozen=True, kw_only=True, tag=True):
     """What all parts have in common.
 
     `key` is the identity of the prefix that ends with this part. Parts that say nothing (reasoning, empty
