@@ -107,7 +107,7 @@ class _Bench:
         self.conversation = conversation
         self.messages: list[Message] = list(conversation.messages)
         self.parts: dict[int, list[Part]] = {}
-        self.behind: dict[Target, int] = {}
+        self.behind: dict[tuple[str, Target], int] = {}
         self.lead: dict[int, list[Message]] = {}
         self.trail: dict[int, list[Message]] = {}
         self.since = since
@@ -136,6 +136,14 @@ class _Bench:
             if part.key == target.key and part.nth == target.nth:
                 return place, parts, at
         return None
+
+    def further(self, stage: str, target: Target) -> int:
+        """How far behind `target` the next part goes that `stage` puts there: behind those it put there before.
+
+        Other stages do not count, so that edits applied at once give what they gave stage by stage.
+        """
+        at = self.behind[stage, target] = self.behind.get((stage, target), 0) + 1
+        return at
 
     def opened(self, place: int) -> list[Part]:
         if place not in self.parts:
@@ -194,13 +202,11 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for e
         case InsertBefore(part=part):
             parts.insert(at, _made(edit, part))
         case InsertAfter(part=part):
-            further = bench.behind.get(edit.target, 0) + 1
-            bench.behind[edit.target] = further
-            parts.insert(at + further, _made(edit, part))
+            parts.insert(at + bench.further(edit.stage, edit.target), _made(edit, part))
         case Remove():
             del parts[at]
         case Move(to=to, before=before):
-            return _move(bench, (parts, at), to, before=before)
+            return _move(bench, (parts, at), edit, to, before=before)
         case PlaceMark(mark=mark):
             parts[at] = _marked(old, mark)
         case _:
@@ -208,7 +214,7 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for e
     return True
 
 
-def _move(bench: _Bench, source: tuple[list[Part], int], to: Target, *, before: bool) -> bool:
+def _move(bench: _Bench, source: tuple[list[Part], int], edit: Move, to: Target, *, before: bool) -> bool:
     parts, at = source
     part = parts[at]
     goal = bench.find(to)
@@ -219,8 +225,7 @@ def _move(bench: _Bench, source: tuple[list[Part], int], to: Target, *, before: 
     if others is parts and at < there:
         there -= 1
     if not before:
-        bench.behind[to] = bench.behind.get(to, 0) + 1
-        there += bench.behind[to]
+        there += bench.further(edit.stage, to)
     others.insert(there, part)
     bench.places[target_of(part)] = place
     return True

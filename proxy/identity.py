@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
 from hashlib import blake2b
 from typing import assert_never
 
@@ -143,33 +144,64 @@ def _lenient(raw: bytes) -> bytes:
         return raw
 
 
-def chained(message: Message, key: Key, nth: int, mask: Mask) -> tuple[Message, Key, int]:
-    """`message` with keys on its parts, going on from `key`; and the key and count to go on with."""
+class _Silent(IntEnum):
+    """Kinds of parts that say nothing. Each is counted on its own: a blank text that comes or goes, as clients have
+    it, must never be taken for a thought."""
+
+    SIGNED = 1
+    UNSIGNED = 2
+    BLANK = 3
+
+
+Counts = tuple[int, int, int]
+"""How many silent parts of each kind stand behind the last part that said something."""
+
+_NONE: Counts = (0, 0, 0)
+
+
+def _counted(part: Part, counts: Counts) -> tuple[int, Counts]:
+    """The number of a silent part among those that share its key, and the counts with it."""
+    kind = _Silent.BLANK
+    if isinstance(part, Reasoning):
+        kind = _Silent.SIGNED if part.signature else _Silent.UNSIGNED
+    before = counts[kind - 1]
+    return before * len(_Silent) + kind, (*counts[: kind - 1], before + 1, *counts[kind:])  # type: ignore[return-value]  # three again
+
+
+def chained(message: Message, key: Key, counts: Counts, mask: Mask) -> tuple[Message, Key, Counts]:
+    """`message` with keys on its parts, going on from `key`; and the key and counts to go on with."""
     role = message.role.value.encode()
     parts: list[Part] = []
     for part in message.parts:
         said = says(part, mask)
         if said is None:
-            nth += 1
+            nth, counts = _counted(part, counts)
         else:
-            key, nth = digest(key, role, said), 0
+            key, nth, counts = digest(key, role, said), 0, _NONE
         parts.append(structs.replace(part, key=key, nth=nth))
-    return structs.replace(message, parts=tuple(parts)), key, nth
+    return structs.replace(message, parts=tuple(parts)), key, counts
 
 
 def chain(
     messages: tuple[Message, ...], start: Key, mask: Mask, known: tuple[Message, ...] = ()
 ) -> Iterator[Message]:
     """`messages` with keys, from `start`; `known` are the keyed messages of an equal beginning."""
-    key, nth = start, 0
     yield from known
-    for message in reversed(known):
-        if message.parts:
-            key, nth = message.parts[-1].key, message.parts[-1].nth
-            break
+    key, counts = _standing(known, start)
     for message in messages[len(known) :]:
-        keyed, key, nth = chained(message, key, nth, mask)
+        keyed, key, counts = chained(message, key, counts, mask)
         yield keyed
+
+
+def _standing(known: Sequence[Message], start: Key) -> tuple[Key, Counts]:
+    """The key at the end of keyed messages, and the counts of the silent parts that share it."""
+    counts = _NONE
+    for message in reversed(known):
+        for part in reversed(message.parts):
+            if not part.nth:
+                return part.key, counts
+            _, counts = _counted(part, counts)
+    return start, counts
 
 
 def end_of_turn(messages: Sequence[Message], at: int) -> Key:

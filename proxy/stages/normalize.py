@@ -79,18 +79,18 @@ def _removed(part: Part, reason: str) -> Remove:
 
 
 def _blanks(view: View) -> Iterator[Edit]:
+    """Blank texts wherever they stand: a client may add one to a message that was sent before."""
     messages = view.conversation.messages
     ends = {_first(messages), _last(messages)}
-    for at in range(view.start, len(messages)):
-        message = messages[at]
-        blank = [part for part in message.parts if _is_blank(part) and view.region(part) is not None]
+    for at, message in enumerate(messages):
+        blank = [part for part in message.parts if part.nth and _is_blank(part)]
         directive = message.role is Role.SYSTEM and any(
             name == "output_config" for name, _ in message.frame
         )  # [A62]
         if blank and message.role is not Role.META and not directive:
             keeps_place = at in ends and message.role is Role.USER and len(blank) == len(message.parts)
             yield from _without_blanks(blank, keeps_place=keeps_place)
-        for part in message.parts:
+        for part in message.parts if at >= view.start else ():
             if isinstance(part, ToolResult) and view.region(part) is not None:
                 yield from _inner_blanks(part)
 
