@@ -10,7 +10,7 @@ import msgspec
 
 from .bound import THINKING, Before, Piece, Trail, extra_of, signature_of
 from .refusal import Refusal
-from .request import Request, blocks
+from .request import Request, blocks, every_block
 from .schema import BINDING
 
 Behavior = Literal["unenforced", "error", "drop_block"]
@@ -86,7 +86,12 @@ def judge(request: Request, memory: Memory) -> Verdict:
         Refusal: where a block does not fit and the behavior is `error`; the response header says how.
     """
     court = _Court(request)
-    for i, message in enumerate(request.messages):
+    signed = any(
+        memory.get(signature_of(b))
+        for _, _, _, b in every_block(request.messages)
+        if b.get("type") in THINKING
+    )
+    for i, message in enumerate(request.messages if signed else ()):
         failed = False
         for j, block in enumerate(blocks(message)):
             path = f"messages.{i}.content.{j}"

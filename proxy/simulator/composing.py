@@ -18,14 +18,14 @@ def compose(
     `history` identifies the prompt: call ids depend on it and on nothing else. `number` tells two
     answers to the same prompt apart, so that no signature is issued twice.
     """
-    trail = Trail(request.body)
-    for index, message in enumerate(request.messages):
-        trail.pass_message(message, index)
     signatures = {
         j: seal(f"{history}/{j}/{number}".encode(), max(1, tokens.of_text(block.text, request.model)))
         for j, block in enumerate(said)
         if isinstance(block, Think)
     }
+    trail = Trail(request.body)
+    for index, message in enumerate(request.messages if signatures else ()):
+        trail.pass_message(message, index)
     content: list[Json] = []
     for j, block in enumerate(said):
         made = _wire(block, request, derived_id("toolu", history, str(j)), signatures.get(j, ""))

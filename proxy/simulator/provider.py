@@ -81,7 +81,10 @@ class Provider:
             answer = self._injected(record) or self._respond(headers_list(headers), body, record)
         except Refusal as refusal:
             answer = _refused(refusal, record)
-        self.log.append(answer.exchange)
+        exchange = answer.exchange
+        self.log.append(
+            exchange if self.settings.keep_bodies else msgspec.structs.replace(exchange, body=b"")
+        )
         return answer
 
     def models(self) -> bytes:

@@ -44,3 +44,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     collapse_runs: bool = True
     """A run of calls, or of results, is one position of the lookback; False as before autumn 2026 and on
     other hosts [B6]."""
+    keep_bodies: bool = True
+    """Keep request bodies in the log; off for runs of many thousand turns."""
