@@ -15,6 +15,7 @@ cannot do is its own business and never a request's.
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -95,7 +96,7 @@ class Branch(Struct, frozen=True, kw_only=True):
 
     `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
     answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
-    it; `policy`: digest of the policy it is pinned to.
+    it; `policy`: digest of the policy it is pinned to; `alone`: nothing new is done to it any more.
     """
 
     id: Key
@@ -112,6 +113,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     answers: tuple[str, ...] = ()
     answered: bool = False
     rewritten: bool = False
+    alone: bool = False
 
     def frontier(self, upstream: str, model: str, setting: bytes | None = None) -> Frontier | None:
         """The newest frontier at an upstream and model, of one setting if given."""
@@ -154,7 +156,8 @@ class Recent(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """What a rewrite asks the ledger to remember when it is sent."""
+    """What a rewrite asks the ledger to remember when it is sent; `bare` instead of its promises, where the
+    fallback goes out in its place."""
 
     root: Key
     base: Key | None
@@ -163,6 +166,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     keys: bytes
     policy: bytes
     promises: tuple[Promise, ...]
+    bare: tuple[Promise, ...] = ()
     frozen: Frozen
     rewritten: bool
     frontier: Frontier
@@ -284,6 +288,16 @@ class Ledger:
             if self._store is not None:
                 self._store.keep_policy(digest_, self._policies[digest_])
 
+    @staticmethod
+    def _name(commit: Commit, number: int, taken: Mapping[Key, Branch]) -> Key:
+        """An id for a new branch, also new to a store that other runs and processes write to."""
+        started = struct.pack(">d", commit.frontier.at)
+        while True:
+            name = digest(b"branch", commit.root, commit.keys, started, number.to_bytes(8, "big"))
+            if name not in taken:
+                return name
+            number += 1
+
     def conflicts(self, commit: Commit) -> bool:
         """Whether another request of the branch was committed meanwhile with promises this rewrite did not see."""
         base = self.branches(commit.root).get(commit.base) if commit.base is not None else None
@@ -304,11 +318,7 @@ class Ledger:
         promises, added = _with(before.promises if before else {}, commit.promises, made)
         number = self._counter = self._counter + 1
         fresh = before is None or commit.fork
-        branch_id = (
-            digest(b"branch", commit.root, commit.keys, number.to_bytes(8, "big"))
-            if before is None or fresh
-            else before.id
-        )
+        branch_id = self._name(commit, number, known) if before is None or fresh else before.id
         known[branch_id] = branch = Branch(
             id=branch_id,
             root=commit.root,
@@ -324,6 +334,7 @@ class Ledger:
             answers=(),
             answered=False,
             rewritten=commit.rewritten or (before is not None and before.rewritten),
+            alone=before is not None and before.alone,
         )
         carried = (
             frozenset(promise.id for group in promises.values() for promise in group)
@@ -364,19 +375,25 @@ class Ledger:
             self._withdraw(known, branch, ticket)
 
     def abandon(self, ticket: Ticket) -> None:
-        """What was sent was refused for its structure and the client's own body was taken: its promises go.
+        """What was sent was refused for its structure, and the fallback was taken: this chain is left alone.
 
-        The conversation is known to the provider as the client wrote it, so the branch ends here; what comes
-        next is adopted as something first seen in mid-life.
+        Its promises go, but for the one that repeats what the fallback did: where it left reasoning out, the
+        provider has seen the history without it, and so it stays.
         """
         self._flying.pop(ticket.number, None)
         known = self._roots.get(ticket.commit.root, {})
-        branch = known.pop(ticket.branch, None)
-        if branch is not None:
-            self._forget(branch.id)
-            if self._store is not None:
-                promises = tuple(promise for group in branch.promises.values() for promise in group)
-                self._store.strike(structs.replace(branch, keys=b""), promises)
+        branch = known.get(ticket.branch)
+        if branch is None:
+            return
+        struck = tuple(promise for group in branch.promises.values() for promise in group)
+        promises, added = _with({}, ticket.commit.bare, branch.made)
+        known[branch.id] = branch = structs.replace(
+            branch, promises=promises, frozen=Frozen(), made=branch.made + len(added), alone=True
+        )
+        self._forget(branch.id)
+        if self._store is not None:
+            self._store.strike(branch, struck)
+            self._store.save(branch, added)
 
     def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
         held = frozenset[PromiseId]().union(*(other.carried for other in self._flying.values()))

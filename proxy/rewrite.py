@@ -14,11 +14,24 @@ from msgspec import Struct, structs
 from .conversation import Conversation, Message, Reasoning, Role
 from .dialects import Dialect, Opened
 from .economics import estimated
-from .edits import Edit, Held, InsertAfter, InsertBefore, Mend, PlaceMark, Replace, Target, apply, unchanged
+from .edits import (
+    Edit,
+    Held,
+    InsertAfter,
+    InsertBefore,
+    Mend,
+    PlaceMark,
+    Remove,
+    Replace,
+    Target,
+    apply,
+    target_of,
+    unchanged,
+)
 from .errors import BodyError, LawError
 from .ledger import Commit, Frontier, Ledger, Place, Promise, setting
 from .passage import Passage, enter
-from .policy import Policy, decode_policy
+from .policy import Policy, Stages, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, replay
 from .stages import ORDER, Facts, View, breakpoints
@@ -108,6 +121,8 @@ def _read(
 def _pinned(policy: Policy, passage: Passage, ledger: Ledger, facts: Facts) -> tuple[Policy, Passage]:
     """A conversation keeps its policy until its cache is cold and no signed thinking stands; then it starts anew."""
     branch = passage.place.branch
+    if branch is not None and branch.alone:
+        return Policy(name=policy.name, stages=Stages()), passage
     if branch is None or branch.policy == policy.digest:
         return policy, passage
     signed = any(
@@ -206,7 +221,7 @@ def _closed(
     content = any(not isinstance(edit, PlaceMark) for edit in edits)
     broken = _check(passage, staged, facts) if staged.lasting or staged.passing else ""
     branch = passage.place.branch
-    bound = facts.model.prefix_check and ((branch is not None and branch.rewritten) or content)
+    bound = facts.model.prefix_check and branch is not None and branch.rewritten
     fallback = dialect.without_reasoning(passage.body) if bound and edits else passage.body
     shown = {
         "policy": policy,
@@ -238,6 +253,21 @@ def _check(passage: Passage, staged: _Staged, facts: Facts) -> str:
     if new and facts.strict:
         raise LawError(f"the rewrite would send: {', '.join(sorted(new))}")
     return ", ".join(sorted(new))
+
+
+def _bare(passage: Passage) -> tuple[Promise, ...]:
+    """What the fallback does on a model that checks prefixes, as a promise: no thinking up to here [A47]."""
+    messages = passage.client.messages
+    edits = tuple(
+        Remove(
+            stage="reasoning", reason="bound to what was sent before", target=target_of(part), committed=True
+        )
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Reasoning)
+    )
+    anchor = next(part.key for message in reversed(messages) for part in message.parts[::-1] if not part.nth)
+    return (Promise(anchor=anchor, stage="reasoning", edits=edits),) if edits else ()
 
 
 def _settled(messages: Sequence[Message], start: int) -> int:
@@ -278,6 +308,7 @@ def _commit(
         keys=passage.keys,
         policy=policy.digest,
         promises=staged.promises,
+        bare=_bare(passage) if facts.model.prefix_check and branch is not None and branch.rewritten else (),
         frozen=staged.view.frozen,
         rewritten=rewritten,
         frontier=frontier,
