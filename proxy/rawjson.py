@@ -99,6 +99,11 @@ def owned(raw: Raw) -> Raw:
     return raw.copy()
 
 
+def holds_nul(raw: bytes) -> bool:
+    """Whether a string in the JSON holds U+0000. The six letters behind an escaped backslash are no NUL."""
+    return NUL in raw and any(match[4] == b"0000" for match in _ESCAPES.finditer(raw))
+
+
 def repair(body: bytes) -> tuple[bytes, int]:
     """Replace lone surrogate escapes and NUL by U+FFFD; the new bytes and how many were replaced.
 

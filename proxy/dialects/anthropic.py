@@ -29,7 +29,17 @@ from ..conversation import (
     ToolResult,
 )
 from ..errors import BodyError
-from ..rawjson import NUL, closed_array, closed_object, encoded, is_array, is_string, items, members, owned
+from ..rawjson import (
+    closed_array,
+    closed_object,
+    encoded,
+    holds_nul,
+    is_array,
+    is_string,
+    items,
+    members,
+    owned,
+)
 from ..rules import Rules
 from . import Opened
 
@@ -129,6 +139,9 @@ class Anthropic:
             for name, raw in opened.envelope
             if name in ("model", "stream", "thinking", "cache_control")
         ]
+        for name, raw in opened.envelope:
+            if name != "messages":
+                _refuse_nul(raw)
         try:
             head = _head.decode(closed_object(wanted))
             system_raw = members_of.get("system", ABSENT)
@@ -197,9 +210,14 @@ def _mark(raw: Raw) -> Mark | None:
     return None if control is None else Mark(control.ttl)
 
 
-def _message(raw: Raw, index: int) -> Message:
-    if NUL in bytes(raw):
+def _refuse_nul(raw: Raw) -> None:
+    """Raise BodyError for what must be mended first: the provider reads no further than a NUL [A4]."""
+    if holds_nul(bytes(raw)):
         raise BodyError("a string holds U+0000")
+
+
+def _message(raw: Raw, index: int) -> Message:
+    _refuse_nul(raw)
     frame = tuple(members(raw))
     named = dict(frame)
     role = _ROLES.get(_string.decode(named["role"]), Role.META) if "role" in named else Role.META
