@@ -7,13 +7,13 @@ bytes, for ever: what it puts in is fixed when it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from msgspec import Struct, structs
 
 from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Reminder, Role, Text, ToolCall
-from .identity import derived
+from .identity import derived, digest, says
 
 
 class Target(Struct, frozen=True):
@@ -108,8 +108,9 @@ class _Bench:
         self.messages: list[Message] = list(conversation.messages)
         self.parts: dict[int, list[Part]] = {}
         self.behind: dict[tuple[str, Target], int] = {}
-        self.lead: dict[int, list[Message]] = {}
-        self.trail: dict[int, list[Message]] = {}
+        self.lead: dict[int, list[int]] = {}
+        self.trail: dict[int, list[int]] = {}
+        self.own: dict[tuple[str, Target, bool], int] = {}
         self.since = since
         self.places: dict[Target, int] = {}
         self._index(since, len(self.messages))
@@ -151,6 +152,28 @@ class _Bench:
             self.parts[place] = list(self.messages[place].parts if source is None else source)
         return self.parts[place]
 
+    def insert(self, part: Part, place: int, parts: list[Part], at: int) -> None:
+        """A part of ours stands here from now on, and later edits can name it."""
+        parts.insert(at, part)
+        self.places[target_of(part)] = place
+
+    def add(self, part: Part, role: Role, edit: Edit, beside: int, *, before: bool) -> None:
+        """A message of ours before or behind another; what one stage puts at one place is one message."""
+        known = self.own.get((edit.stage, edit.target, before))
+        if known is None:
+            known = self.own[edit.stage, edit.target, before] = len(self.messages)
+            self.messages.append(Message(role=role, parts=()))
+            (self.lead if before else self.trail).setdefault(beside, []).append(known)
+        parts = self.opened(known)
+        self.insert(part, known, parts, len(parts))
+
+    def spread(self, places: Iterable[int]) -> Iterator[Message]:
+        """The messages at these places, each between those that were put around it."""
+        for place in places:
+            yield from self.spread(self.lead.get(place, ()))
+            yield self.messages[place]
+            yield from self.spread(self.trail.get(place, ()))
+
     def closed(self) -> Conversation:
         changes: dict[str, object] = {}
         if TOOLS in self.parts:
@@ -159,11 +182,8 @@ class _Bench:
             changes |= {"system": tuple(self.parts.pop(SYSTEM)), "system_changed": True}
         for place, parts in self.parts.items():
             self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
-        if self.lead or self.trail:
-            spread: list[Message] = []
-            for place, message in enumerate(self.messages):
-                spread += [*self.lead.get(place, ()), message, *self.trail.get(place, ())]
-            self.messages = spread
+        if self.own:
+            self.messages = [*self.spread(range(len(self.conversation.messages)))]
         return structs.replace(self.conversation, messages=tuple(self.messages), **changes)
 
 
@@ -196,13 +216,14 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for e
         case Replace(part=part):
             parts[at] = _successor(part, old)
         case InsertBefore(part=part, role=role) if role is not None:
-            bench.lead.setdefault(place, []).append(_message(edit, part, role))
+            bench.add(_made(edit, part), role, edit, place, before=True)
         case InsertAfter(part=part, role=role) if role is not None:
-            bench.trail.setdefault(place, []).append(_message(edit, part, role))
+            bench.add(_made(edit, part), role, edit, place, before=False)
         case InsertBefore(part=part):
-            parts.insert(at, _made(edit, part))
+            bench.insert(_made(edit, part), place, parts, at)
         case InsertAfter(part=part):
-            parts.insert(at + bench.further(edit.stage, edit.target), _made(edit, part))
+            further = bench.further(edit.stage, edit.target)
+            bench.insert(_made(edit, part), place, parts, at + further)
         case Remove():
             del parts[at]
         case Move(to=to, before=before):
@@ -242,16 +263,15 @@ def _marked(old: Part, mark: Mark | None) -> Part:
 
 
 def _made(edit: InsertBefore | InsertAfter, part: Part) -> Part:
-    """A part of ours gets a key derived from its place, so that marks and later edits can name it."""
-    return (
-        structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}"))
-        if part.key == NO_KEY
-        else part
-    )
+    """A part of ours gets a key derived from its place and what it says, so that marks and later edits can name it."""
+    if part.key != NO_KEY:
+        return part
+    said = digest(says(part, _plainly) or b"").hex()
+    return structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}.{said}"))
 
 
-def _message(edit: InsertBefore | InsertAfter, part: Part, role: Role) -> Message:
-    return Message(role=role, parts=(_made(edit, part),))
+def _plainly(reminder: Reminder) -> str:
+    return reminder.text
 
 
 def unchanged(edit: Edit, part: Part) -> bool:

@@ -6,7 +6,7 @@ where a turn is needed gets one short constant text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, structs
@@ -59,12 +59,13 @@ def propose(view: View, config: Config) -> Proposal:
             system = ()
     gone = {edit.target for edit in edits if isinstance(edit, Remove)}
     if config.system and view.rules.system_follows_user:
-        promises += _folds(view)
+        promises += _folds(view, gone)
+        gone |= {edit.target for promise in promises for edit in promise.edits}
     if config.ends:
         edits += _opening(view)
         edits += _closing(view, gone)
     if view.facts.model.merge_same_role:
-        edits += _merges(view)
+        edits += _merges(view, gone)
     return Proposal(edits=system, promises=(*causal(NAME, edits).promises, *promises))
 
 
@@ -83,6 +84,8 @@ def _blanks(view: View) -> Iterator[Edit]:
     messages = view.conversation.messages
     ends = {_first(messages), _last(messages)}
     for at, message in enumerate(messages):
+        if not message.tally.nothing and at < view.start:
+            continue
         blank = [part for part in message.parts if part.nth and _is_blank(part)]
         directive = message.role is Role.SYSTEM and any(
             name == "output_config" for name, _ in message.frame
@@ -196,24 +199,40 @@ def _closing(view: View, gone: set[Target]) -> Iterator[Edit]:
         )
 
 
-def _folds(view: View) -> Iterator[Promise]:
+def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
     """System messages where none may stand go into a neighbouring turn of the user [A60 A502 F22].
 
-    Promised under the part that makes it necessary: the same message may stand well in another history.
+    Promised under the part that makes it necessary: the same message may stand well in another history. `gone`:
+    what leaves anyhow and is no place to go to.
     """
     messages = view.conversation.messages
+    folded: dict[Target, list[Edit]] = {}
     for at in range(max(0, view.start - 1), len(messages)):
-        message = messages[at]
-        if message.role is not Role.SYSTEM or not message.written or all(map(_is_blank, message.parts)):
+        message = _left(messages[at], gone)
+        if message.role is not Role.SYSTEM or not message.parts:
             continue
-        before = next((m for m in reversed(messages[:at]) if m.written and m.role is not Role.SYSTEM), None)
-        after = next((m for m in messages[at + 1 :] if m.written and m.role is not Role.SYSTEM), None)
+        before = _neighbour(reversed(messages[:at]), gone)
+        after = _neighbour(messages[at + 1 :], gone)
         if not view.facts.model.fold_system and _stands_well(before, after):
             continue
         if view.region(message.parts[0]) is not None or (
             after is not None and view.region(after.parts[0]) is not None
         ):
-            yield _folded(message, before, after)
+            anchor, edits = _folded(message, before, after)
+            folded.setdefault(target_of(anchor), []).extend(edits)
+    for target, group in folded.items():
+        yield Promise(anchor=target.key, stage=f"{NAME}.system", nth=target.nth, edits=tuple(group))
+
+
+def _left(message: Message, gone: set[Target]) -> Message:
+    """The message without what leaves anyhow."""
+    return structs.replace(message, parts=tuple(p for p in message.parts if target_of(p) not in gone))
+
+
+def _neighbour(messages: Iterable[Message], gone: set[Target]) -> Message | None:
+    """The first of the messages that says something in a turn."""
+    left = (_left(message, gone) for message in messages if message.role is not Role.SYSTEM)
+    return next((message for message in left if message.parts), None)
 
 
 def _stands_well(before: Message | None, after: Message | None) -> bool:
@@ -225,13 +244,14 @@ def _ends_served(message: Message) -> bool:
     return bool(message.parts) and isinstance(message.parts[-1], ToolResult)
 
 
-def _folded(message: Message, before: Message | None, after: Message | None) -> Promise:
+def _folded(message: Message, before: Message | None, after: Message | None) -> tuple[Part, list[Edit]]:
+    """The part that makes the fold necessary, and the edits."""
     edits: list[Edit] = []
-    anchor = message.parts[-1].key
+    anchor = message.parts[-1]
     if after is not None and after.role is Role.USER:
         results = [part for part in after.parts if isinstance(part, ToolResult)]
         goal, first = (results[-1], False) if results else (after.parts[0], True)
-        anchor = after.parts[0].key
+        anchor = after.parts[0]
     elif before is not None and before.role is Role.USER and before.parts:
         goal, first = before.parts[-1], False
     else:
@@ -265,7 +285,7 @@ def _folded(message: Message, before: Message | None, after: Message | None) -> 
                     required=True,
                 )
             )
-    return Promise(anchor=anchor, stage=f"{NAME}.system", edits=tuple(edits))
+    return anchor, edits
 
 
 _FOLD = "system message folded into the user's turn [A60]"
@@ -278,12 +298,15 @@ def _as_reminder(part: Part) -> Part:
     return Reminder(text=framed, source=Source.REMINDER, name="system message", size=len(framed))
 
 
-def _merges(view: View) -> Iterator[Edit]:
-    """Neighbours of one role become one message where the upstream wants turns to alternate [A420 A521 F26]."""
+def _merges(view: View, gone: set[Target]) -> Iterator[Edit]:
+    """Neighbours of one role become one message where the upstream wants turns to alternate [A420 A521 F26].
+
+    What leaves or is folded is `gone`: it stands between nobody, and nothing can be put behind it.
+    """
     goal: Message | None = None
     for at in range(max(0, view.start - 1), len(view.conversation.messages)):
-        message = view.conversation.messages[at]
-        if not message.written:
+        message = _left(view.conversation.messages[at], gone)
+        if not message.parts:
             continue
         if goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT):
             if any(isinstance(part, Reasoning) for part in message.parts):
