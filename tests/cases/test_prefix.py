@@ -6,7 +6,10 @@ import orjson
 import pytest
 
 from proxy.explain import explain
+from proxy.gateway.conversations import Conversations
+from proxy.gateway.exchange import Incoming
 from proxy.misses import expected, miss
+from proxy.policy import load_policy
 from proxy.simulator import MESSAGES, Provider, Settings, common_prefix, divergence
 from proxy.usage import Usage
 from tests.cases.bodies import (
@@ -185,6 +188,26 @@ def test_a_body_that_needs_nothing_is_the_same_object(policy):
     """Order, spaces, 1.0, 1e3 and escapes are the client's business."""
     raw = ODD % b'"go"'
     assert Proxy(policy).send(raw).body is raw
+
+
+CHAT = (
+    b'{"model":"m", "temperature":1.0,"seed":1e2,"messages":[{"role":"user","content":"caf\\u00e9"},'
+    b'{"content":"","role":"assistant"},{"role":"user","content":"go"}],"response_format":{"type":"json_schema",'
+    b'"json_schema":{"name":"r","schema":{"type":"object","properties":{"zeta":{"type":"string"},'
+    b'"alpha":{"type":"string"}}}}}}'
+)
+
+
+@case("B20")
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"])
+def test_where_no_policy_applies_every_format_passes(path):
+    """The rewriter behind the gateway hands the same object on, and remembers nothing it would have to settle."""
+    dialect = {"/v1/messages": "anthropic", "/v1/chat/completions": "openai-chat"}.get(
+        path, "openai-responses"
+    )
+    dialect = dialects.get(path, "openai_responses")
+    asked = Incoming("POST", path, "", (), CHAT, "openai", dialect, 1_764_547_200.0)
+    assert Conversations(load_policy("transparent")).prepare(asked).body is CHAT
 
 
 @case("B20")
