@@ -8,7 +8,7 @@ were not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -78,7 +78,6 @@ class _Block(Struct):
 
 
 class _Control(Struct):
-    type: Literal["ephemeral"] = "ephemeral"
     ttl: str | None = None
 
 
@@ -114,6 +113,7 @@ _definition = msgspec.json.Decoder(_Definition)
 _media = msgspec.json.Decoder(_Media)
 _string = msgspec.json.Decoder(str)
 _head = msgspec.json.Decoder(_Head)
+_typed = msgspec.json.Decoder(_Typed)
 _inner = msgspec.json.Decoder(list[_Typed])
 
 
@@ -203,7 +203,7 @@ def _list(raw: Raw) -> list[Raw]:
     return items(raw) if len(raw) and is_array(raw) else []
 
 
-def _mark(raw: Raw) -> Mark | None:
+def _mark(raw: Raw | bytes) -> Mark | None:
     if not len(raw):
         return None
     control = _control.decode(raw)
@@ -245,8 +245,16 @@ def _content(raw: Raw) -> Iterable[Part]:
 
 
 def _part(raw: Raw) -> Part:
-    block = _block.decode(raw)
-    size, mark = len(raw), _mark(block.cache_control)
+    """A block. One with members of other types than known, a newer form perhaps, passes as it came."""
+    try:
+        block = _block.decode(raw)
+        return _known(raw, block, _mark(block.cache_control))
+    except msgspec.ValidationError:
+        return Opaque(raw=raw, size=len(raw), kind=_typed.decode(raw).type)
+
+
+def _known(raw: Raw, block: _Block, mark: Mark | None) -> Part:
+    size = len(raw)
     match block.type:
         case "text" if block.text is not None:
             return Text(raw=raw, mark=mark, size=size, text=block.text)
@@ -293,7 +301,7 @@ def _part(raw: Raw) -> Part:
 
 
 def _result(raw: Raw, block: _Block, mark: Mark | None) -> ToolResult:
-    content = block.content
+    content = b"" if bytes(block.content) == b"null" else block.content
     images = (
         sum(inner.type == "image" for inner in _inner.decode(content))
         if len(content) and is_array(content)
@@ -359,7 +367,7 @@ def _written_part(part: Part) -> Raw | bytes:
     pairs = _base_members(part, own)
     for name, value in own.items():
         _put(pairs, name, value)
-    _put(pairs, "cache_control", None if part.mark is None else _control_of(part.mark))
+    _put_mark(pairs, part.mark)
     return closed_object(pairs)
 
 
@@ -383,13 +391,29 @@ def _put(pairs: list[tuple[str, Raw | bytes]], name: str, value: bytes | None) -
     """Set a member where it stands, else at the end; None takes it away. An equal value is not respelt."""
     for at, (known, raw) in enumerate(pairs):
         if known == name:
-            if value is None:
+            if value is None and bytes(raw) != b"null":
                 del pairs[at]
-            elif not _equal(raw, value):
+            elif value is not None and not _equal(raw, value):
                 pairs[at] = (name, value)
             return
     if value is not None:
         pairs.append((name, value))
+
+
+def _put_mark(pairs: list[tuple[str, Raw | bytes]], mark: Mark | None) -> None:
+    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
+    raw = next((raw for name, raw in pairs if name == "cache_control"), b"null")
+    if _mark(raw) == mark:
+        return
+    if mark is None:
+        _put(pairs, "cache_control", None)
+        return
+    if bytes(raw) == b"null":
+        _put(pairs, "cache_control", _control_of(mark))
+        return
+    control: list[tuple[str, Raw | bytes]] = [*members(raw)]
+    _put(control, "ttl", None if mark.ttl is None else encoded(mark.ttl))
+    _put(pairs, "cache_control", closed_object(control))
 
 
 def _equal(raw: Raw | bytes, value: bytes) -> bool:
