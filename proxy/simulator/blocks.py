@@ -254,7 +254,7 @@ def SYSTEM_ROLE(_request: Request) -> Shape:  # noqa: N802  a table with a param
     }
 
     def check(value: Any, path: str, request: Request) -> None:
-        if isinstance(value, dict) and value.get("type") not in kinds:
+        if isinstance(value, dict) and value.get("type") not in tuple(kinds):
             refuse(
                 f"{path.split('.content', maxsplit=1)[0]}: role 'system' supports text, tool_addition, and "
                 "tool_removal blocks only"

@@ -13,6 +13,7 @@ from .request import Request
 from .shape import (
     Member,
     Members,
+    Shape,
     anything,
     array,
     boolean,
@@ -100,6 +101,12 @@ _CUSTOM_TOOL = members(
 )
 
 
+_SERVER_TOOL = members(
+    {"name": Member(string()), "cache_control": Member(MARK), "defer_loading": Member(boolean)},
+    open_ended=True,
+)
+
+
 def _tool(value: Any, path: str, request: Request) -> None:
     """A tool of the client's, or one the provider runs or defines (a dated type)."""
     if not isinstance(value, dict):
@@ -110,17 +117,59 @@ def _tool(value: Any, path: str, request: Request) -> None:
     elif not isinstance(kind, str):
         refuse(f"{path}.type: Input should be a valid string")
     else:
-        members({"cache_control": Member(MARK)}, open_ended=True)(value, join(path, kind), request)
+        _SERVER_TOOL(value, join(path, kind), request)
+
+
+def _amount(*kinds: str) -> Shape:
+    """A threshold: a kind and a number."""
+    return members(
+        {"type": Member(one_of(*kinds), required=True), "value": Member(integer(0), required=True)}
+    )
+
+
+def _keep_thinking(value: Any, path: str, request: Request) -> None:
+    """How much thinking to keep: all, or the newest turns."""
+    if value == "all" or (isinstance(value, dict) and value == {"type": "all"}):
+        return
+    turns = {
+        "type": Member(one_of("thinking_turns"), required=True),
+        "value": Member(integer(1), required=True),
+    }
+    members(turns)(value, path, request)
+
+
+_EDITS: dict[str, Shape] = {
+    "clear_thinking_20251015": members({"type": Member(string()), "keep": Member(_keep_thinking)}),
+    "clear_tool_uses_20250919": members(
+        {
+            "type": Member(string()),
+            "trigger": Member(_amount("input_tokens", "tool_uses")),
+            "keep": Member(_amount("tool_uses")),
+            "clear_at_least": Member(_amount("input_tokens")),
+            "exclude_tools": Member(array(string())),
+            "clear_tool_inputs": Member(anything),
+        }
+    ),
+}
+_COMPACT: Shape = members(
+    {
+        "type": Member(string()),
+        "trigger": Member(_amount("input_tokens")),
+        "pause_after_compaction": Member(boolean),
+        "instructions": Member(string()),
+    }
+)
 
 
 def _edit(value: Any, path: str, request: Request) -> None:
     """One strategy of context editing; each kind needs its own beta [E1 E4]."""
-    tags = ["clear_thinking_20251015", "clear_tool_uses_20250919"]
-    if request.has_beta("compact-2026-01-12"):
-        tags.append("compact_20260112")
-    tagged(dict.fromkeys(tags, dictionary))(value, path, request)
+    compacts = request.has_beta("compact-2026-01-12")
+    tagged({**_EDITS, "compact_20260112": _COMPACT} if compacts else _EDITS)(value, path, request)
 
 
+_THREAD = members(
+    {"type": Member(one_of("create", "continue"), required=True), "previous_message_id": Member(string())}
+)
 _TOP: Members = {
     "model": Member(string(), required=True),
     "messages": Member(array(anything), required=True),
@@ -138,7 +187,7 @@ _TOP: Members = {
     "context_management": Member(members({"edits": Member(array(_edit))}), betas=EDITING),
     "mcp_servers": Member(array(dictionary), betas=("mcp-client-",)),
     "compaction": Member(dictionary, betas=("compact-2026-09-04",)),
-    "thread": Member(dictionary, betas=(THREADS,)),
+    "thread": Member(_THREAD, betas=(THREADS,)),
     "speed": Member(one_of("standard", "fast")),
 }
 _GENERATING: Members = {
@@ -152,7 +201,7 @@ _GENERATING: Members = {
     "service_tier": Member(one_of("auto", "standard_only")),
     "inference_geo": Member(string()),
     "container": Member(anything),
-    "diagnostics": Member(dictionary),
+    "diagnostics": Member(members({"previous_message_id": Member(string())})),
     "output_format": Member(dictionary, betas=("structured-outputs-",)),
     "fallbacks": Member(anything, betas=("server-side-fallback-",)),
     "fallback_credit_token": Member(string()),

@@ -124,7 +124,11 @@ def test_compaction_blocks_need_their_beta_and_their_edit():
         "`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`."
     )
     assert complaint({**request, **EDIT}, COMPACT) is None
-    low = {"context_management": {"edits": [{"type": "compact_20260112", "trigger": {"value": 100}}]}}
+    low = {
+        "context_management": {
+            "edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 100}}]
+        }
+    }
     assert complaint({**request, **low}, COMPACT) == (
         "context_management.edits.0.compact_20260112: trigger.value must be at least 50000"
     )
