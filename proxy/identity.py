@@ -41,10 +41,31 @@ Mask = Callable[[Reminder], str]
 """Text of a reminder with its volatile fields masked."""
 
 
+_ALIEN = "\ud800"
+"""Begins what no string of a body can begin with: half a pair is never read [A4]."""
+
+
 class _Number(str):
     """A number literal, kept as the text it was."""
 
     __slots__ = ()
+
+
+class _Twins(list[tuple[str, object]]):
+    """The members of an object that names a key twice: which of the two is meant is not ours to say."""
+
+    __slots__ = ()
+
+
+def _object(pairs: list[tuple[str, object]]) -> object:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _Twins(pairs)
+
+
+def _parsed(raw: bytes) -> object:
+    return json.loads(
+        raw, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_object
+    )
 
 
 def digest(*pieces: bytes) -> bytes:
@@ -61,9 +82,12 @@ def derived(parent: Key, name: str) -> Key:
     return digest(b"derived", parent, name.encode())
 
 
-def turn_end(key: Key) -> Key:
-    """Names a turn that *ended* with the part of `key`: another part behind it makes it another turn."""
-    return digest(b"turn end", key)
+def turn_end(key: Key, *, model: bool) -> Key:
+    """Names a turn, the model's or not, that *ended* with the part of `key`: another part behind it makes it another.
+
+    Whose turn it was counts: a message that says nothing shares the key of the turn before it.
+    """
+    return digest(b"turn end", b"model" if model else b"", key)
 
 
 def origin(tenant: bytes) -> Key:
@@ -72,11 +96,14 @@ def origin(tenant: bytes) -> Key:
 
 
 def canonical(raw: bytes) -> bytes:
-    """A JSON value with sorted keys, without null members, number literals as they stand.
+    """A JSON value with sorted keys, without null members and cache marks, number literals as they stand.
 
-    Raises ValueError where `raw` is not JSON.
+    Raises ValueError where `raw` is not JSON, or nested too deep to look into.
     """
-    return _canonical(json.loads(raw, parse_int=_Number, parse_float=_Number, parse_constant=_Number))
+    try:
+        return _canonical(_parsed(raw))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def _canonical(value: object) -> bytes:
@@ -91,29 +118,40 @@ def _ordered(value: object) -> object:
             return {
                 key: _ordered(inner)
                 for key, inner in sorted(value.items())
-                if inner is not None and key != "cache_control"
+                if inner is not None and not (key == "cache_control" and _is_mark(inner))
             }
+        case _Twins():
+            return [f"{_ALIEN}twins", *([key, _ordered(inner)] for key, inner in value)]
         case list():
             return [_ordered(inner) for inner in value]
         case _Number():
-            return ["number", str(value)]
+            return _ALIEN + value
         case _:
             return value
+
+
+def _is_mark(value: object) -> bool:
+    """Whether it is a mark [B3]: a tool may have an argument of that name."""
+    return isinstance(value, dict) and value.get("type") == "ephemeral"
 
 
 def content_says(raw: bytes | None) -> bytes:
     """Identity of a tool result's content: a string and a list of one text block say the same [A13 A45]."""
     if raw is None:
         return b""
-    value = json.loads(raw, parse_int=_Number, parse_float=_Number)
-    match value:
-        case str(text) | [{"type": "text", "text": str(text)}]:
-            return text.encode("utf-8", "surrogatepass")
-        case list():
-            kept = [block for block in value if not (isinstance(block, dict) and block.get("text") == "")]
-            return b"" if not kept else b"blocks" + _canonical(kept)
-        case _:
-            return _canonical(value)
+    try:
+        value = _parsed(raw)
+        if isinstance(value, list):
+            value = [block for block in value if not (isinstance(block, dict) and block.get("text") == "")]
+        match value:
+            case []:
+                return b""
+            case str(text) | [{"type": "text", "text": str(text)}]:
+                return text.encode("utf-8", "surrogatepass")
+            case _:
+                return b"blocks" + _canonical(value)
+    except RecursionError:  # nested too deep to look into: compared as it is
+        return raw
 
 
 def says(part: Part, mask: Mask) -> bytes | None:
@@ -138,9 +176,7 @@ def says(part: Part, mask: Mask) -> bytes | None:
 def _lenient(raw: bytes) -> bytes:
     try:
         return canonical(raw)
-    except (
-        ValueError
-    ):  # call arguments a model broke off in the middle are no JSON; they are compared as they are
+    except ValueError:  # arguments a model broke off in the middle are no JSON: compared as they are
         return raw
 
 
@@ -209,7 +245,7 @@ def end_of_turn(messages: Sequence[Message], at: int) -> Key:
     model = messages[at].role is Role.ASSISTANT
     while at + 1 < len(messages) and (messages[at + 1].role is Role.ASSISTANT) == model:
         at += 1
-    return turn_end(messages[at].parts[-1].key)
+    return turn_end(messages[at].parts[-1].key, model=model)
 
 
 def is_user_side(role: Role) -> bool:

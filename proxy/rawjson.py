@@ -24,7 +24,9 @@ REPLACEMENT = b"\\ufffd"
 NUL = b"\\u0000"
 
 # A run of \uXXXX escapes, with the backslashes before it so that an escaped backslash is not taken for one.
-_ESCAPES = re.compile(rb"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([dD][89a-fA-F][0-9a-fA-F]{2}|0000)")
+_ESCAPES = re.compile(
+    rb"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([dD][89a-fA-F][0-9a-fA-F]{2}|0000)"
+)
 
 
 def members(raw: Raw | bytes) -> list[tuple[str, Raw]]:
@@ -35,7 +37,7 @@ def members(raw: Raw | bytes) -> list[tuple[str, Raw]]:
     """
     try:
         opened = _object.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BodyError(f"not a JSON object: {error}") from None
     pairs = list(opened.items())
     compact = 1 + sum(len(memoryview(value)) + 2 for _, value in pairs)
@@ -61,7 +63,7 @@ def items(raw: Raw | bytes) -> list[Raw]:
     """The elements of a JSON array as the client's slices. Raises BodyError where it is none."""
     try:
         return _array.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BodyError(f"not a JSON array: {error}") from None
 
 

@@ -94,7 +94,7 @@ def _system(view: View, config: Config, fields: tuple[Field, ...], ground: _Grou
             continue  # the vendor takes this block out itself, if it comes as it was [D14]
         still = _still(text, there, "system", ground)
         if still != text:
-            yield _frozen(part, Text(text=still, size=len(still)))
+            yield _frozen(part, Text(text=still, size=len(still)), _why(there))
 
 
 def _tools(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterator[Edit]:
@@ -106,7 +106,12 @@ def _tools(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterator[E
         text = raw.decode("utf-8", "surrogateescape")
         still = _still(text, there, f"tool {part.name}", ground)
         if still != text:
-            yield _frozen(part, structs.replace(part, base=_raw(still)))
+            yield _frozen(part, structs.replace(part, base=_raw(still)), _why(there))
+
+
+def _why(fields: list[Field]) -> str:
+    constant = all(field.rule.mode == "constant" for field in fields)
+    return "volatile field at its constant value" if constant else "volatile field kept as first sent"
 
 
 def _raw(text: str) -> Raw:
@@ -119,10 +124,10 @@ def _still(text: str, fields: list[Field], scope: str, ground: _Ground) -> str:
     return text
 
 
-def _frozen(part: Part, still: Part) -> Replace:
+def _frozen(part: Part, still: Part, reason: str) -> Replace:
     return Replace(
         stage=NAME,
-        reason="volatile field kept as first sent",
+        reason=reason,
         target=target_of(part),
         part=still,
         tokens_before=weight(part),
@@ -149,7 +154,9 @@ def _reminders(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterat
                 ground.told.add((field.rule.name, match["value"]))
         if volatile:
             first = Reminder(text=part.text, source=part.source, name=part.name, size=part.size)
-            yield Promise(anchor=part.key, stage=f"{NAME}.reminder", edits=(_frozen(part, first),))
+            yield Promise(
+                anchor=part.key, stage=f"{NAME}.reminder", edits=(_frozen(part, first, _why(there)),)
+            )
 
 
 def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterator[Promise]:
