@@ -8,6 +8,7 @@ import brotli
 import orjson
 
 from . import models
+from .models import Model
 from .refusal import Refusal, refuse
 from .request import Json, Request, fingerprint
 from .settings import Settings
@@ -33,17 +34,22 @@ def read(raw_headers: list[tuple[str, str]], raw: bytes, settings: Settings, *, 
     version = check_version(headers.get("anthropic-version", ""))
     betas = frozenset(part.strip() for part in headers.get("anthropic-beta", "").split(",") if part.strip())
     wanted = body.get("model")
-    facts = models.find(wanted, settings.otherwise) if isinstance(wanted, str) else None
+    facts = _facts(wanted, settings) if isinstance(wanted, str) else settings.otherwise
     return Request(
         body=body,
         version=version,
         betas=betas,
         organization=organization,
         workspace=headers.get("anthropic-workspace-id", ""),
-        model=facts or settings.otherwise,
+        model=facts,
         settings=settings,
         counting=counting,
     )
+
+
+def _facts(name: str, settings: Settings) -> Model:
+    own = {model.name: model for model in settings.models}.get(models.canonical(name))
+    return own or models.find(name, settings.otherwise)
 
 
 def decompress(raw: bytes, encoding: str, settings: Settings) -> bytes:

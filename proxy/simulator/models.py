@@ -244,9 +244,6 @@ def canonical(name: str) -> str:
     return _DATED.sub("", name).removesuffix("-0")
 
 
-def find(name: str, otherwise: Model | None = PERMISSIVE) -> Model | None:
+def find(name: str, otherwise: Model = PERMISSIVE) -> Model:
     """Facts of the model of this name, else those of `otherwise` under the name asked for."""
-    model = MODELS.get(canonical(name))
-    if model is not None or otherwise is None:
-        return model
-    return msgspec.structs.replace(otherwise, name=name)
+    return MODELS.get(canonical(name)) or msgspec.structs.replace(otherwise, name=name)

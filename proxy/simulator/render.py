@@ -61,7 +61,7 @@ def prompt(
     cleared or stripped by the provider.
     """
     parsed: Json = orjson.loads(body) if isinstance(body, bytes) else body
-    facts = model or models.find(str(parsed.get("model", ""))) or models.PERMISSIVE
+    facts = model or models.find(str(parsed.get("model", "")))
     printer = _Printer(parsed, facts, as_sent=as_sent)
     printer.tools()
     printer.system(hash_billing_header=hash_billing_header)

@@ -21,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     known_models_only: bool = False
     otherwise: Model = PERMISSIVE
     """Facts of models the catalogue does not list."""
+    models: tuple[Model, ...] = ()
+    """Facts that take the place of the catalogue's, by name: a price or minimum sources disagree on."""
     latency_s: float = 0.0
     """Seconds from a request to the first byte of its answer, kept by the server."""
     event_delay_s: float = 0.0

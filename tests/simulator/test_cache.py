@@ -1,5 +1,6 @@
 """The prompt cache as little transcripts: what is read, what is written, what it costs."""
 
+import msgspec
 import pytest
 
 from proxy.simulator import Answer, Call, Provider, Reply, Say, Settings, Usage, price, prompt
@@ -535,3 +536,16 @@ def test_a_mark_on_a_web_tool_holds():
     first = send(provider, body(tools=tools)).exchange
     second = send(provider, body(user("Other."), tools=tools)).exchange
     assert first.written == second.read > 0
+
+
+def test_facts_of_a_model_can_be_replaced():
+    """Where sources disagree on a price or a minimum, a setting has the last word [B13 B14]."""
+    cheap = msgspec.structs.replace(MODELS["claude-sonnet-5-5"], read=0.05)
+    request = body(model="claude-sonnet-5-5-20260928", system=rules(cache_control=MARK))
+    costs = []
+    for settings in (Settings(), Settings(models=(cheap,))):
+        provider = Provider(settings)
+        send(provider, request)
+        costs.append(send(provider, request).exchange)
+    usual, own = costs
+    assert usual.cost - own.cost == pytest.approx(usual.read * 0.05)
