@@ -1,0 +1,181 @@
+"""JSON opened and closed without respelling it, and bytes mended where no strict parser reads them."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy.errors import BodyError
+from proxy.rawjson import (
+    closed_array,
+    closed_object,
+    encoded,
+    holds_nul,
+    is_array,
+    is_string,
+    items,
+    members,
+    owned,
+    repair,
+)
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+PIECES = (
+    r"\ud83d",
+    r"\uDE00",
+    r"\ud83d\ude00",
+    r"\uD834\uDD1E",
+    r"\u0000",
+    r"\u0041",
+    r"\ufffd",
+    r"\\",
+    r"\\u0000",
+    r"\\ud83d",
+    r"\"",
+    r"\n",
+    "u0000",
+    "é🙂",
+    "x",
+)
+STRINGS = st.lists(st.sampled_from(PIECES), max_size=12).map(lambda made: '"' + "".join(made) + '"')
+"""JSON strings as a careless client spells them."""
+
+
+def compact(value: object, *, ascii_only: bool = False) -> bytes:
+    return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")).encode()
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=6), st.booleans())
+def test_an_object_closes_as_it_was_opened(value: dict[str, object], ascii_only: bool) -> None:
+    """Of compact JSON nothing changes but escapes in the keys that were opened, and those say the same."""
+    raw = compact(value, ascii_only=ascii_only)
+    closed = closed_object(members(raw))
+    assert json.loads(closed) == value
+    assert [bytes(inner) for _, inner in members(closed)] == [bytes(inner) for _, inner in members(raw)]
+    if not ascii_only or all(key.isascii() for key in value):
+        keys = [json.dumps(key, ensure_ascii=False).encode() for key in value]
+        assert closed == raw or any(encoded(key) not in keys for key in value)
+
+
+@given(st.lists(VALUES, max_size=6))
+def test_an_array_closes_as_it_was_opened(value: list[object]) -> None:
+    """Of compact JSON nothing changes."""
+    raw = compact(value)
+    assert closed_array(items(raw)) == raw
+
+
+def test_what_is_not_opened_is_not_respelt() -> None:
+    """Number literals, escapes, spaces and key order of the values stay; space between members goes."""
+    raw = rb'{ "a" : 1.00 , "b" : {"z":1E5, "a": "\u00e9\/"}, "\u00e9": 123456789012345678901234567890 }'
+    assert closed_object(members(raw)) == (
+        '{"a":1.00,"b":{"z":1E5, "a": "\\u00e9\\/"},"é":123456789012345678901234567890}'.encode()
+    )
+    assert closed_array(items(b"[ 1.0 , [ ] ,-0]")) == b"[1.0,[ ],-0]"
+
+
+@pytest.mark.parametrize("raw", [b"{}", b"{ }", b'{"":{}}', b' {"a": 1} '])
+def test_empty_and_spaced_objects_open(raw: bytes) -> None:
+    """Neither an empty object nor white space looks like a doubled key."""
+    assert [key for key, _ in members(raw)] == list(json.loads(raw))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"a":1,"a":1}', b'{"a":1,"b":2,"\\u0061":3}', b'{"a":{"x":1},"a":{"x":1,"y":2}}', b'{"":1, "":2}'],
+)
+def test_a_doubled_key_is_refused(raw: bytes) -> None:
+    """Which of the two is meant is not ours to say, however they are spelt."""
+    with pytest.raises(BodyError, match="twice"):
+        members(raw)
+
+
+def test_a_doubled_key_further_in_is_not_ours_to_judge() -> None:
+    """Only what is opened is looked at."""
+    assert members(b'{"a":{"b":1,"b":2}, "c":[{"d":1,"d":2}]}')[0] == ("a", msgspec.Raw(b'{"b":1,"b":2}'))
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize("raw", [b"", b"[1]", b'"a"', b"{", b'{"a":}', b'{"a":1}x', b'{"a":"\\ud83d"}'])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    """Also what a strict parser cannot read."""
+    with pytest.raises(BodyError, match="not a JSON object"):
+        members(raw)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"[1,]", b"[1", DEEP])
+def test_what_is_no_array_is_refused(raw: bytes) -> None:
+    """Also what is nested too deep to be read."""
+    with pytest.raises(BodyError, match="not a JSON array"):
+        items(raw)
+
+
+def test_an_object_nested_too_deep_is_refused() -> None:
+    """It could not be read, and must not end the process."""
+    with pytest.raises(BodyError, match="not a JSON object"):
+        members(b'{"a":' + DEEP + b"}")
+
+
+def test_kinds_are_told_by_the_first_byte() -> None:
+    """Values come without space before them."""
+    assert [is_string(raw) for raw in (b'"a"', b"[]", b"1", b"")] == [True, False, False, False]
+    assert [is_array(raw) for raw in (b'"a"', b"[]", b"1", b"")] == [False, True, False, False]
+
+
+def test_a_copy_does_not_hold_the_body() -> None:
+    """A slice would keep the whole body in memory."""
+    slice_ = items(b'["' + b"x" * 1000 + b'","short"]')[1]
+    assert bytes(owned(slice_)) == b'"short"'
+    assert len(memoryview(owned(slice_)).obj) < 100  # type: ignore[arg-type]  # the bytes behind the view
+
+
+@given(STRINGS)
+@example(r'"\ude00\ud83d"')
+@example(r'"\\\ud83d\\ud83d"')
+def test_mended_strings_are_read_and_say_all_else(raw: str) -> None:
+    """Each lone surrogate and each NUL becomes U+FFFD, and nothing else changes: neither pairs nor backslashes."""
+    said = json.loads(raw)
+    expected = "".join(
+        "\ufffd" if "\ud800" <= letter <= "\udfff" or letter == "\0" else letter for letter in said
+    )
+    mended, count = repair(raw.encode())
+    assert msgspec.json.decode(mended) == expected
+    assert count == sum(1 for old, new in zip(said, expected, strict=True) if old != new)
+    assert repair(mended) == (mended, 0)
+
+
+@given(VALUES)
+def test_what_is_sound_is_not_mended(value: object) -> None:
+    """Escaped or not."""
+    for ascii_only in (True, False):
+        raw = compact(value, ascii_only=ascii_only)
+        if b"\\u0000" not in raw:
+            assert repair(raw) == (raw, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "mended"),
+    [
+        (rb'"\ud83d\ude00 \ud83d \ude00"', rb'"\ud83d\ude00 \ufffd \ufffd"'),
+        (rb'"\ud83d\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
+        (rb'"\\ud83d \\\ud83d \\\\ud83d"', rb'"\\ud83d \\\ufffd \\\\ud83d"'),
+        (rb'"\u0000\\u0000\u00001"', rb'"\ufffd\\u0000\ufffd1"'),
+        (rb'{"\ud800":"\udfff"}', rb'{"\ufffd":"\ufffd"}'),
+    ],
+)
+def test_exactly_these_bytes_are_mended(raw: bytes, mended: bytes) -> None:
+    """Halves and NUL, in keys too."""
+    assert repair(raw)[0] == mended
+
+
+@given(STRINGS)
+def test_nul_is_told_from_its_letters(raw: str) -> None:
+    """Six letters behind an escaped backslash are no NUL."""
+    assert holds_nul(raw.encode()) == ("\0" in json.loads(raw))
