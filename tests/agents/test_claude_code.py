@@ -1,8 +1,9 @@
 """Unmodified Claude Code, three layouts of it, in sessions against the embedded provider."""
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,10 @@ def project(tmp_path: Path, git: str) -> Path:
 class Session:
     """One home and one project; every run is another process of the agent, as is a resumption."""
 
-    def __init__(self, claude: Claude, provider: Provider) -> None:
+    def __init__(self, claude: Claude, provider: Provider, log: Path) -> None:
         self.claude = claude
         self.provider = provider
+        self._log = log
 
     def run(self, prompt: str, *, resume: bool = False, mode: str = "bypassPermissions") -> Result:
         return self.claude.run(prompt, resume=resume, mode=mode)
@@ -74,6 +76,14 @@ class Session:
     @property
     def refused(self) -> list[tuple[int, str | None]]:
         return [(made.status, made.error) for made in self.provider.log if made.status != 200]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the proxy logged beside its one line a turn: a rewrite that failed open, a broken law, a crash."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        logged = [json.loads(line) for line in lines if line.startswith("{")]
+        crashes = [line for line in lines if line.startswith("Traceback")]
+        return crashes + [str(line) for line in logged if line["level"] != "info" or line.get("failed_open")]
 
     @property
     def hit_ratio(self) -> float:
@@ -100,16 +110,13 @@ def session(
     files = sorted(str(file) for file in project.glob("*.py"))
     provider = Provider(settings or Settings(binding="error"), script or tour(str(project), files, STEPS))
     with Server(provider) as server, base_url(way, server.url, project.parent / "stet") as url:
-        if client is None:
-            yield Session(
-                Claude(version=version, base_url=url, home=home, cwd=project, model=model, env=env or {}),
-                provider,
+        with between(url, client) if client else nullcontext(url) as nearest:
+            claude = Claude(
+                version=version, base_url=nearest, home=home, cwd=project, model=model, env=env or {}
             )
-        else:
-            with between(url, client) as lossy:
-                yield Session(
-                    Claude(version=version, base_url=lossy, home=home, cwd=project, model=model), provider
-                )
+            work = Session(claude, provider, project.parent / "stet" / "log")
+            yield work
+    assert work.complaints == []
 
 
 def unanswered(call: Exchange) -> list[str]:
@@ -139,6 +146,20 @@ def test_a_session_and_its_resumption_are_never_refused(
     ] * 2
     assert len(work.calls) == 2 * (STEPS + 1)
     assert [unanswered(call) for call in work.calls] == [[] for _ in work.calls]
+
+
+@pytest.mark.parametrize(("version", "model"), LAYOUTS[:3])
+def test_through_stet_a_resumption_finds_the_prefix_in_the_cache(
+    version: str, model: str, project: Path, agent: Install
+) -> None:
+    """A resumed session reads what the first process left in the cache, though 2.1.114 takes git status again."""
+    agent(PACKAGE, version)
+    with session("stet", version, model, project) as work:
+        work.run("Look at this project and tell me what it does")
+        (project / "notes.txt").write_text("seen\n")
+        work.run("Look again, please", resume=True)
+    before, resumed = work.calls[STEPS : STEPS + 2]
+    assert resumed.read >= 0.98 * before.total
 
 
 SUBTASK = "Look around in the folder"
