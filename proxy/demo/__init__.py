@@ -1,0 +1,79 @@
+"""`stet demo`: coding sessions against the embedded provider, each played directly and through the proxy.
+
+    plan, project   what the person asks, what the model does, what the tools return: one play of forty answers
+    sessions        five clients, each with one habit that real clients have
+    client, faults  the client: a history, kept and sent; wire: its connection
+    running         provider and proxy on free ports, by one clock that is moved by hand
+    playing         a session, turn by turn, directly and through the proxy at the same time
+    figures, table  what the provider counted, and how that is shown
+
+Tokens, refusals and costs are the provider's own; the proxy is only asked what it edited.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from http.client import HTTPException
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import StetError
+from ..policy import load_policy
+from .figures import Edited, Figures, edited, figures
+from .plan import TURNS
+from .playing import play
+from .running import HOST, Running
+from .sessions import CLEAN, SESSIONS
+from .table import Progress, report
+
+WARMING = 6
+"""Turns played on both paths before anything is measured."""
+
+
+class Demonstration(Struct, frozen=True):
+    """All that was found out; what `--json` prints."""
+
+    policy: str
+    sessions: list[Figures]
+    edits: list[Edited]
+
+
+def run_demo(policy: str = "default", *, as_json: bool = False) -> int:
+    """Play all sessions and print what came of it; the exit code.
+
+    Raises StetError where the policy is wrong or a port cannot be had.
+    """
+    progress = Progress(sys.stderr)
+    found = demonstrate(policy, progress)
+    shown = (
+        msgspec.json.encode(found).decode() if as_json else report(found.policy, found.sessions, found.edits)
+    )
+    sys.stdout.write(f"{shown}\n")
+    return 0
+
+
+def demonstrate(policy: str, progress: Progress) -> Demonstration:
+    """Play all sessions, one after the other. Raises StetError."""
+    policies = load_policy(policy)
+    lines: list[Figures] = []
+    edits: list[Edited] = []
+    try:
+        with Running(policies) as running:
+            play(running, CLEAN, WARMING, after_turn=lambda _: None)
+            for session in SESSIONS:
+                began = running.next_evening()
+                direct, through = play(running, session, after_turn=partial(progress.turn, session.name))
+                lines.append(figures(session.name, "direct", direct, direct))
+                lines.append(figures(session.name, "stet", through, direct))
+                edits.append(edited(session.name, through, running.turns(began, TURNS)))
+    except (OSError, HTTPException) as fault:
+        raise StetError(
+            f"provider or proxy cannot be reached: {str(fault) or type(fault).__name__}",
+            "demo",
+            f"free a port of {HOST}",
+        ) from fault
+    finally:
+        progress.done()
+    return Demonstration(policies.file.name, lines, edits)
