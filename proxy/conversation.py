@@ -12,6 +12,8 @@ members this version knows nothing about survive the change.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
+from typing import assert_never
 
 from msgspec import Raw, Struct
 
@@ -60,8 +62,8 @@ class Piece(Struct, frozen=True, kw_only=True, tag=True):
     """What all parts have in common.
 
     `key` is the identity of the prefix that ends with this part. Parts that say nothing (reasoning, empty
-    text) share the key of what stands before them and are told apart by `nth`, counted from 1; 0 is the
-    part that gave the key. `size` is the part's length on the wire in bytes.
+    text) share the key of what stands before them and are told apart by `nth`, counted for each kind of
+    them; 0 is the part that gave the key. `size` is the part's length on the wire in bytes.
     """
 
     raw: Raw | None = None
@@ -135,7 +137,25 @@ class Opaque(Piece, frozen=True, kw_only=True):
 Part = Text | Reminder | Image | ToolCall | ToolResult | Reasoning | ToolDefinition | Opaque
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Tally(Struct, frozen=True, kw_only=True):
+    """What a message adds up to.
+
+    `size` is bytes, `keyed` the number of parts that say something, `media` whether an image stands in it or in a
+    result of it, `nothing` whether a text without a visible character does. `marked`: a part carries a mark, or
+    a result may hold one. `calls` and `results` in order. `shares`: bytes by source.
+    """
+
+    size: int
+    keyed: int
+    media: bool
+    nothing: bool
+    marked: bool
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+    shares: tuple[tuple[Source, int], ...]
+
+
+class Message(Struct, frozen=True, kw_only=True, dict=True):
     """One message of the client's list.
 
     `raw` is the whole message as sent, None once anything in it changed; `frame` are its members other than
@@ -154,6 +174,11 @@ class Message(Struct, frozen=True, kw_only=True):
     def written(self) -> bool:
         """Whether the message leaves: it still is as the client sent it, or has something to say."""
         return self.raw is not None or bool(self.parts) or self.role is Role.META
+
+    @cached_property
+    def tally(self) -> Tally:
+        """What its parts add up to, counted once: nearly all of a history is the same messages turn after turn."""
+        return _tally(self)
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -183,6 +208,72 @@ class Conversation(Struct, frozen=True, kw_only=True):
             if self.messages[place].role is role:
                 return place
         return -1
+
+
+def _tally(message: Message) -> Tally:
+    size = keyed = 0
+    media = nothing = marked = False
+    calls: list[ToolCall] = []
+    results: list[ToolResult] = []
+    shares: dict[Source, int] = {}
+    for part in message.parts:
+        size += part.size
+        keyed += not part.nth
+        marked = marked or part.mark is not None
+        match part:
+            case ToolCall():
+                calls.append(part)
+            case ToolResult():
+                results.append(part)
+                media = media or part.images > 0
+                marked = marked or may_hold_marks(part)
+            case Image():
+                media = True
+            case Text(text=text):
+                nothing = nothing or not text.strip()
+            case _:
+                pass
+        source = source_of(part, message.role)
+        shares[source] = shares.get(source, 0) + part.size
+    return Tally(
+        size=size,
+        keyed=keyed,
+        media=media,
+        nothing=nothing,
+        marked=marked,
+        calls=tuple(calls),
+        results=tuple(results),
+        shares=tuple(shares.items()),
+    )
+
+
+def may_hold_marks(result: ToolResult) -> bool:
+    """Whether a result is a list that names marks [B3]; in a string the quotes would be escaped."""
+    content = result.content
+    return content is not None and content[:1] == b"[" and b'"cache_control"' in content
+
+
+def source_of(part: Part, role: Role) -> Source:
+    """Where a part comes from."""
+    match part:
+        case Reminder(source=source):
+            return source
+        case Text():
+            return {Role.ASSISTANT: Source.ASSISTANT, Role.SYSTEM: Source.SYSTEM}.get(role, Source.USER)
+        case ToolCall():
+            return Source.TOOL_CALL
+        case ToolResult():
+            return Source.TOOL_RESULT
+        case Reasoning():
+            return Source.REASONING
+        case Image():
+            return Source.MEDIA
+        case ToolDefinition():
+            return Source.TOOLS
+        case Opaque():
+            return Source.OTHER
+        case _:
+            assert_never(part)
 
 
 def text_of(part: Part) -> str | None:

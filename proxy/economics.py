@@ -41,7 +41,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .conversation import Conversation, Image, Part, ToolDefinition, ToolResult
+from .conversation import Conversation, Image, Message, Part, ToolDefinition, ToolResult
 from .ledger import Frontier
 from .models import ModelFacts
 
@@ -106,10 +106,16 @@ def weight(part: Part, model: ModelFacts) -> int:
             return part.size
 
 
+def size_of(message: Message, model: ModelFacts) -> int:
+    """Bytes that stand for all parts of a message in an estimate."""
+    tally = message.tally
+    return sum(weight(part, model) for part in message.parts) if tally.media else tally.size
+
+
 def estimated(conversation: Conversation, model: ModelFacts) -> int:
     """Tokens of the whole prompt before calibration: what `Frontier.estimate` holds of a request as sent."""
     front = sum(weight(part, model) for part in (*conversation.tools, *conversation.system))
-    turns = sum(weight(part, model) for message in conversation.messages for part in message.parts)
+    turns = sum([size_of(message, model) for message in conversation.messages])
     return (front + turns) // BYTES_PER_TOKEN
 
 

@@ -5,25 +5,12 @@ Texts name stages, reasons, places and sizes. Content is shown only where the ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 from msgspec import Struct
 
-from .conversation import (
-    Conversation,
-    Image,
-    Opaque,
-    Part,
-    Reasoning,
-    Reminder,
-    Role,
-    Source,
-    Text,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
+from .conversation import Conversation, Role, Source, source_of
 from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
 from .rewrite import Rewrite
 
@@ -65,49 +52,24 @@ class Explanation(Struct, frozen=True, kw_only=True):
     broken: str
 
 
-def source_of(part: Part, role: Role) -> Source:
-    """Where a part comes from."""
-    match part:
-        case Reminder(source=source):
-            return source
-        case Text():
-            return {Role.ASSISTANT: Source.ASSISTANT, Role.SYSTEM: Source.SYSTEM}.get(role, Source.USER)
-        case ToolCall():
-            return Source.TOOL_CALL
-        case ToolResult():
-            return Source.TOOL_RESULT
-        case Reasoning():
-            return Source.REASONING
-        case Image():
-            return Source.MEDIA
-        case ToolDefinition():
-            return Source.TOOLS
-        case Opaque():
-            return Source.OTHER
-        case _:
-            assert_never(part)
-
-
 def structure(conversation: Conversation) -> tuple[dict[str, float], float | None]:
     """Share of each source in the prompt's bytes, largest first; and the mean length of a tool result in bytes."""
     sizes: dict[Source, int] = {}
-    results = length = 0
-    groups: list[tuple[Role, Iterable[Part]]] = [
-        (Role.META, conversation.tools),
-        (Role.SYSTEM, conversation.system),
-    ]
-    groups += [(message.role, message.parts) for message in conversation.messages]
-    for role, parts in groups:
+    count = length = 0
+    for role, parts in ((Role.META, conversation.tools), (Role.SYSTEM, conversation.system)):
         for part in parts:
             source = source_of(part, role)
             sizes[source] = sizes.get(source, 0) + part.size
-            if isinstance(part, ToolResult):
-                results += 1
-                length += part.size
+    for message in conversation.messages:
+        for source, size in message.tally.shares:
+            sizes[source] = sizes.get(source, 0) + size
+        for result in message.tally.results:
+            count += 1
+            length += result.size
     total = sum(sizes.values()) or 1
     ordered = sorted(sizes.items(), key=lambda pair: -pair[1])
     return {source.value: round(size / total, 4) for source, size in ordered if size}, (
-        length / results if results else None
+        length / count if count else None
     )
 
 

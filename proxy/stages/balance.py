@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from ..conversation import Image, Message, Part, Reasoning, Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
-from ..identity import canonical, content_says, end_of_turn, is_user_side
+from ..identity import canonical, content_says, end_of_turn, is_user_side, says
 from ..ledger import Promise
 from ..rawjson import encoded, is_array, items
 from .view import Proposal, View, causal, weight
@@ -77,11 +77,11 @@ def _seen(messages: Iterable[Message]) -> tuple[dict[str, ToolCall], set[str], s
     answered: set[str] = set()
     served: set[str] = set()
     for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                calls[part.id] = part
-            elif isinstance(part, ToolResult):
-                (served if part.server else answered).add(part.call_id)
+        tally = message.tally
+        for call in tally.calls:
+            calls[call.id] = call
+        for result in tally.results:
+            (served if result.server else answered).add(result.call_id)
     return calls, answered, served
 
 
@@ -120,11 +120,37 @@ def _calls(turns: _Turns, run: list[int]) -> dict[str, ToolCall]:
     kept: list[Part] = []
     for at in run:
         last = at == len(messages) - 1
+        if _is_copy(turns, run, at):
+            for part in messages[at].parts:
+                _drop(turns, part, "the same answer again [A23 A42 F13]")
+            continue
         kept += [part for part in messages[at].parts if _keeps(turns, part, waiting, last=last)]
     if turns.config.order and waiting:
         _join(turns, run)
         _texts_first(turns, kept)
     return waiting
+
+
+def _is_copy(turns: _Turns, run: list[int], at: int) -> bool:
+    """Whether a message with calls or thinking is one of the run once more: then it goes as a whole, texts too."""
+    parts = turns.view.conversation.messages[at].parts
+    if not any(isinstance(part, ToolCall | Reasoning) for part in parts):
+        return False
+    if any(turns.view.region(part) is None for part in parts):
+        return False
+    earlier = (turns.view.conversation.messages[place].parts for place in run[: run.index(at)])
+    return any(len(parts) == len(others) and all(map(_alike, parts, others)) for others in earlier)
+
+
+def _alike(one: Part, other: Part) -> bool:
+    """Whether two parts say the same; thinking is what it is, byte for byte."""
+    if isinstance(one, Reasoning) or isinstance(other, Reasoning):
+        return one.raw is not None and one.raw == other.raw
+    return type(one) is type(other) and says(one, _plainly) == says(other, _plainly)
+
+
+def _plainly(reminder: Reminder) -> str:
+    return reminder.text
 
 
 def _keeps(turns: _Turns, part: Part, waiting: dict[str, ToolCall], *, last: bool) -> bool:

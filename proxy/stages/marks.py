@@ -30,6 +30,7 @@ from ..conversation import (
     ToolCall,
     ToolDefinition,
     ToolResult,
+    may_hold_marks,
 )
 from ..edits import Target, target_of
 from ..ledger import keyed
@@ -103,16 +104,9 @@ def standing(conversation: Conversation) -> list[Standing]:
             if part.mark is not None:
                 found.append(Standing(Spot(zone, 0, nth, part), (part.mark,)))
     for at, message in enumerate(conversation.messages):
-        if _may_be_marked(message):
+        if message.tally.marked:
             found += _in_turn(at, message)
     return found
-
-
-def _may_be_marked(message: Message) -> bool:
-    for part in message.parts:  # thousands of them in a request, so the cheap question first
-        if part.mark is not None or (part.__class__ is ToolResult and _may_hold_marks(part)):
-            return True
-    return False
 
 
 def _in_turn(at: int, message: Message) -> Iterator[Standing]:
@@ -125,14 +119,8 @@ def _in_turn(at: int, message: Message) -> Iterator[Standing]:
             yield Standing(spot, inner, inner=True)
 
 
-def _may_hold_marks(part: Part) -> bool:
-    """Whether a result is a list that names marks; in a string the quotes would be escaped."""
-    content = part.content if isinstance(part, ToolResult) else None
-    return content is not None and content[:1] == b"[" and _INNER in content
-
-
 def _inner_marks(part: Part) -> tuple[Mark, ...]:
-    if not isinstance(part, ToolResult) or part.content is None or not _may_hold_marks(part):
+    if not isinstance(part, ToolResult) or part.content is None or not may_hold_marks(part):
         return ()
     try:
         blocks = _marked.decode(part.content)
@@ -255,7 +243,7 @@ def last_mark(conversation: Conversation) -> LastMark | None:
         return _last(conversation, automatic, conversation.automatic_mark)
     for at in range(len(conversation.messages) - 1, -1, -1):
         message = conversation.messages[at]
-        marked = [*_in_turn(at, message)] if _may_be_marked(message) else []
+        marked = [*_in_turn(at, message)] if message.tally.marked else []
         if marked:
             return _last(conversation, marked[-1].spot, marked[-1].marks[-1])
     for parts in (conversation.system, conversation.tools):
@@ -268,9 +256,6 @@ def last_mark(conversation: Conversation) -> LastMark | None:
 def _last(conversation: Conversation, spot: Spot, mark: Mark) -> LastMark:
     if spot.zone is not Zone.TURNS:
         return LastMark(target_of(spot.part), 0, mark.ttl)
-    said = 0
-    for message in conversation.messages[: spot.at]:
-        for part in message.parts:
-            said += not part.nth
+    said = sum([message.tally.keyed for message in conversation.messages[: spot.at]])
     said += keyed(conversation.messages[spot.at].parts[: spot.nth + 1])
     return LastMark(target_of(spot.part), said, mark.ttl)

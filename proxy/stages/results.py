@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import Image, Role, ToolCall, ToolResult
-from ..economics import weight
+from ..conversation import Role, ToolCall, ToolResult
+from ..economics import size_of, weight
 from .view import View
 
 ARGUMENTS = (
@@ -52,12 +52,17 @@ def survey(view: View) -> Survey:
     shelves: dict[str, list[Seen]] = {}
     turns, assistant, previous = 0, Role.ASSISTANT, None
     for message in conversation.messages:
-        role = message.role
+        role, tally = message.role, message.tally
         if role is assistant and previous is not assistant:
             turns += 1
         previous = role
+        if not tally.results:
+            for call in tally.calls:
+                calls[call.id] = call
+            total += size_of(message, model)
+            continue
         for part in message.parts:
-            # `isinstance` costs several times as much here: every part of the history is asked.
+            # `isinstance` costs several times as much here: every result of the history is asked.
             if type(part) is ToolCall:
                 calls[part.id] = part
             elif type(part) is ToolResult:
@@ -67,11 +72,7 @@ def survey(view: View) -> Survey:
                     if shelf is None:
                         shelf = shelves[call.name] = []
                     shelf.append(Seen(part, call, total, turns))
-                if part.images:
-                    total += weight(part, model) - part.size
-            elif type(part) is Image:
-                total += weight(part, model) - part.size
-            total += part.size
+            total += weight(part, model) if tally.media else part.size
     return Survey(shelves, total, turns)
 
 
