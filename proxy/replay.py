@@ -103,7 +103,9 @@ def _promised(
             yield from ((at, promise) for promise in promises.get(part.key, ()) if promise.nth == part.nth)
         model = message.role is Role.ASSISTANT
         if at + 1 == len(messages) or (messages[at + 1].role is Role.ASSISTANT) != model:
-            yield from ((at, promise) for promise in promises.get(turn_end(message.parts[-1].key), ()))
+            yield from (
+                (at, promise) for promise in promises.get(turn_end(message.parts[-1].key, model=model), ())
+            )
 
 
 def _spellings(messages: tuple[Message, ...], edits: list[Edit]) -> tuple[set[int], tuple[Reminder, ...]]:

@@ -82,7 +82,8 @@ def _removed(part: Part, reason: str) -> Remove:
 def _blanks(view: View) -> Iterator[Edit]:
     """Blank texts wherever they stand: a client may add one to a message that was sent before."""
     messages = view.conversation.messages
-    ends = {_first(messages), _last(messages)}
+    every = range(len(messages))
+    ends = {next((at for at in order if _stays(messages[at])), -1) for order in (every, reversed(every))}
     for at, message in enumerate(messages):
         if not message.tally.nothing and at < view.start:
             continue
@@ -96,6 +97,12 @@ def _blanks(view: View) -> Iterator[Edit]:
         for part in message.parts if at >= view.start else ():
             if isinstance(part, ToolResult) and view.region(part) is not None:
                 yield from _inner_blanks(part)
+
+
+def _stays(message: Message) -> bool:
+    """Whether the message leaves: it says something, or is the user's, who must have a turn."""
+    vanishes = message.role in (Role.ASSISTANT, Role.SYSTEM) and all(map(_is_blank, message.parts))
+    return message.written and not vanishes
 
 
 def _first(messages: tuple[Message, ...]) -> int:
@@ -304,8 +311,12 @@ def _merges(view: View, gone: set[Target]) -> Iterator[Edit]:
     What leaves or is folded is `gone`: it stands between nobody, and nothing can be put behind it.
     """
     goal: Message | None = None
-    for at in range(max(0, view.start - 1), len(view.conversation.messages)):
-        message = _left(view.conversation.messages[at], gone)
+    messages = view.conversation.messages
+    start = view.start - 1
+    while start > 0 and not messages[start].parts:
+        start -= 1
+    for at in range(max(0, start), len(messages)):
+        message = _left(messages[at], gone)
         if not message.parts:
             continue
         if goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT):
