@@ -22,7 +22,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from .conversation import Conversation, Key, Message, Part, ToolDefinition, text_of
+from .conversation import NO_KEY, Conversation, Key, Message, Part, ToolDefinition, text_of
 from .edits import Edit, Target
 from .identity import digest
 from .usage import Usage
@@ -157,7 +157,7 @@ class Recent(Struct, frozen=True):
 
 class Commit(Struct, frozen=True, kw_only=True):
     """What a rewrite asks the ledger to remember when it is sent; `bare` instead of its promises, where the
-    fallback goes out in its place."""
+    fallback goes out in its place, or beside them, where it `recovers`: it is the same body without thinking."""
 
     root: Key
     base: Key | None
@@ -167,6 +167,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     policy: bytes
     promises: tuple[Promise, ...]
     bare: tuple[Promise, ...] = ()
+    recovers: bool = False
     frozen: Frozen
     rewritten: bool
     frontier: Frontier
@@ -214,6 +215,7 @@ class Ledger:
         self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
         self._recent: OrderedDict[bytes, list[Recent]] = OrderedDict()
         self._names: dict[Key, bytes] = {}
+        self._sessions: OrderedDict[str, tuple[Key, Key]] = OrderedDict()
         self._policies: dict[bytes, bytes] = {}
         self._flying: dict[int, Ticket] = {}
         self._counter = 0
@@ -260,6 +262,11 @@ class Ledger:
     def recall(self, name: bytes) -> Sequence[Recent]:
         """Recent requests filed under `name`, newest last."""
         return self._recent.get(name, ())
+
+    def latest(self, session: str) -> Branch | None:
+        """The branch that a named session was last sent along; None where nothing names it."""
+        root, branch = self._sessions.get(session, (NO_KEY, NO_KEY))
+        return self._roots.get(root, {}).get(branch)
 
     def recent_of(self, branch: Key) -> Recent | None:
         """The last request of a branch, while it is remembered."""
@@ -350,6 +357,9 @@ class Ledger:
             number=number,
         )
         self._flying[number] = ticket
+        if commit.session:
+            self._sessions[commit.session] = (commit.root, branch_id)
+            self._sessions.move_to_end(commit.session)
         if commit.recent is not None:
             self._file(commit.recall, structs.replace(commit.recent, branch=branch_id))
         if self._store is not None:
@@ -378,17 +388,25 @@ class Ledger:
         """What was sent was refused for its structure, and the fallback was taken: this chain is left alone.
 
         Its promises go, but for the one that repeats what the fallback did: where it left reasoning out, the
-        provider has seen the history without it, and so it stays.
+        provider has seen the history without it, and so it stays. Where the fallback recovers, nothing of ours was
+        at fault but that we had forgotten: all promises stay, and the chain goes on.
         """
         self._flying.pop(ticket.number, None)
         known = self._roots.get(ticket.commit.root, {})
         branch = known.get(ticket.branch)
         if branch is None:
             return
-        struck = tuple(promise for group in branch.promises.values() for promise in group)
-        promises, added = _with({}, ticket.commit.bare, branch.made)
+        recovers = ticket.commit.recovers
+        standing_ = branch.promises if recovers else {}
+        struck = () if recovers else tuple(p for group in branch.promises.values() for p in group)
+        promises, added = _with(standing_, ticket.commit.bare, branch.made)
         known[branch.id] = branch = structs.replace(
-            branch, promises=promises, frozen=Frozen(), made=branch.made + len(added), alone=True
+            branch,
+            promises=promises,
+            frozen=branch.frozen if recovers else Frozen(),
+            made=branch.made + len(added),
+            rewritten=True,
+            alone=not recovers,
         )
         self._forget(branch.id)
         if self._store is not None:
@@ -444,6 +462,8 @@ class Ledger:
     def _bound(self) -> None:
         while len(self._roots) > self._conversations:
             self._roots.popitem(last=False)
+        while len(self._sessions) > self._conversations:
+            self._sessions.popitem(last=False)
 
 
 def _common(mine: bytes, theirs: bytes) -> int:

@@ -17,12 +17,13 @@ from .conversation import (
     Part,
     Reasoning,
     Reminder,
+    Role,
     Text,
     ToolCall,
     ToolDefinition,
     ToolResult,
 )
-from .ledger import Frontier, Recent, head, setting
+from .ledger import Branch, Frontier, Recent, head, setting
 from .rewrite import Rewrite
 from .stages import Facts
 from .turns import Miss
@@ -40,18 +41,35 @@ class Expected(Struct, frozen=True, kw_only=True):
     miss: Miss | None = None
 
 
-def expected(rewrite: Rewrite, recent: Recent | None, facts: Facts) -> Expected:
-    """What this request should find in the cache. Judged before it is sent; `recent` is the one before it."""
-    branch = rewrite.place.branch if rewrite.place is not None else None
-    if branch is None or rewrite.sent is None or not branch.frontiers:
+def expected(rewrite: Rewrite, before: Branch | None, recent: Recent | None, facts: Facts) -> Expected:
+    """What this request should find in the cache. Judged before it is sent.
+
+    `before`: the branch it goes on from, or, where its history begins otherwise than anything known, the branch
+    its session was last sent along; `recent`: the last request of that branch.
+    """
+    if before is None or rewrite.sent is None or rewrite.read is None or not before.frontiers:
         return Expected(tokens=0)
-    last = max(branch.frontiers, key=lambda frontier: frontier.at)
-    same = branch.frontier(facts.upstream, rewrite.sent.model)
+    if rewrite.place is None or rewrite.place.branch is None:
+        return _begun_otherwise(rewrite.read, before, recent, facts)
+    last = max(before.frontiers, key=lambda frontier: frontier.at)
+    same = before.frontier(facts.upstream, rewrite.sent.model)
     if same is None:
         return Expected(
             tokens=_held(last), miss=Miss("model", f"last sent to {last.model} at {last.upstream}")
         )
     return Expected(tokens=_held(same), miss=_foreseen(rewrite, recent, same, facts))
+
+
+def _begun_otherwise(read: Conversation, before: Branch, recent: Recent | None, facts: Facts) -> Expected:
+    """A session whose first words changed: the client's change, unless it is a request beside the conversation."""
+    same = before.frontier(facts.upstream, read.model)
+    beside = read.last(Role.ASSISTANT) < 0 or recent is None or head(read) != recent.head
+    if same is None or beside:
+        return Expected(tokens=0)
+    return Expected(
+        tokens=_held(same),
+        miss=Miss("client", first_difference(recent, read) or "the history begins otherwise"),
+    )
 
 
 def _held(frontier: Frontier) -> int | None:

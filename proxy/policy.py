@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from .agents import Agent, Field, VolatileRule, merged
-from .errors import PolicyError
+from .errors import PolicyError, StetError
 from .identity import digest
 from .shipped import config_dir, read_shipped
 from .stages import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
@@ -93,6 +93,11 @@ class Policy(Struct, frozen=True, kw_only=True):
         found = getattr(self.stages, stage)
         return None if found == "off" else found
 
+    @property
+    def idle(self) -> bool:
+        """Whether all stages are off: what comes leaves as it came."""
+        return all(self.config(stage) is None for stage in STAGES)
+
     def encoded(self) -> bytes:
         """The policy as bytes, for the branches pinned to it."""
         return msgspec.json.encode(self)
@@ -160,10 +165,22 @@ class Policies:
 
 def load_policy(source: str | Path) -> Policies:
     """A policy by shipped name (`default`) or path. Raises ConfigErrors with every mistake and its place."""
-    document = _named(str(source)) if _is_shipped(str(source)) else read(Path(source))
+    document = _named(str(source)) if _is_shipped(str(source)) else _file(Path(source))
     files = [document.name]
     checked = _checked(_extended(document, (), files))
     return Policies(checked, tuple(files))
+
+
+def _file(path: Path) -> Document:
+    """The file at `path`; a bare word that is no file was meant as a name."""
+    if len(path.parts) == 1 and not path.suffix and not path.exists():
+        known = shipped_policies()
+        raise StetError(
+            f"no such policy{suggestion(path.name, known)}",
+            f"policy {path.name!r}",
+            f"shipped are {', '.join(known)}; or give the path of a file",
+        )
+    return read(path)
 
 
 def shipped_policies() -> list[str]:

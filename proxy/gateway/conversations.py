@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from ..agents import Agents
+from ..conversation import NO_KEY
 from ..dialects import DIALECTS, Dialect, Opened
 from ..edits import by_stage
 from ..errors import BodyError
 from ..explain import structure
-from ..identity import chained, digest, origin
+from ..identity import chain, digest, origin
 from ..ledger import Ledger, Store, Ticket
 from ..misses import Expected, expected, miss
 from ..models import Models
@@ -123,8 +124,9 @@ class Conversations:
         while True:
             made = rewrite(request.body, dialect, policy, self.ledger, facts, opened)
             branch = made.place.branch if made.place else None
-            recent = self.ledger.recent_of(branch.id) if branch else None
-            foreseen = expected(made, recent, facts)
+            before = branch or self.ledger.latest(facts.session)
+            recent = self.ledger.recent_of(before.id) if before else None
+            foreseen = expected(made, before, recent, facts)
             if counting or made.commit is None:
                 ticket = None
                 break
@@ -143,7 +145,7 @@ class Conversations:
         body = request.body if self._observes else made.body
         return Prepared(
             body=body,
-            fallback=None if made.fallback is made.body else made.fallback,
+            fallback=None if self._observes or made.fallback is made.body else made.fallback,
             changed=body is not request.body,
             commit=ticket is not None,
             report=_report(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
@@ -218,8 +220,8 @@ class Conversations:
 def _root(body: bytes, dialect: Dialect, facts: Facts) -> bytes:
     opened = dialect.open(body)
     first = dialect.read(structs.replace(opened, messages=opened.messages[:1])).messages[0]
-    keyed, key, _ = chained(facts.agent.recognise(first), origin(facts.tenant), 0, facts.agent.mask)
-    return next((part.key for part in keyed.parts if not part.nth), key)
+    keyed = next(chain((facts.agent.recognise(first),), origin(facts.tenant), facts.agent.mask))
+    return next((part.key for part in keyed.parts if not part.nth), NO_KEY)
 
 
 def _opened(body: bytes, dialect: Dialect) -> Opened | None:

@@ -320,7 +320,7 @@ class Meter:
         branch = made.place.branch
         recent = self.proxy.ledger.recent_of(branch.id) if branch else None
         facts = self.proxy.facts("claude-x")
-        foreseen = expected(made, recent, facts)
+        foreseen = expected(made, branch, recent, facts)
         usage = Usage(prompt=5000, uncached=0, cached=5000 if cached is None else cached, written=0)
         self.proxy.send(request, usage=usage)
         return made, miss(foreseen, usage, facts)
