@@ -7,6 +7,7 @@ bytes, for ever: what it puts in is fixed when it is made.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -176,18 +177,26 @@ class _Bench:
 
     def closed(self) -> Conversation:
         changes: dict[str, object] = {}
-        if TOOLS in self.parts:
-            changes |= {"tools": tuple(self.parts.pop(TOOLS)), "tools_changed": True}
-        if SYSTEM in self.parts:
-            changes |= {"system": tuple(self.parts.pop(SYSTEM)), "system_changed": True}
+        tools = self.parts.pop(TOOLS, None)
+        if tools is not None and not _equal(tools, self.conversation.tools):
+            changes |= {"tools": tuple(tools), "tools_changed": True}
+        system = self.parts.pop(SYSTEM, None)
+        if system is not None and not _equal(system, self.conversation.system):
+            changes |= {"system": tuple(system), "system_changed": True}
         for place, parts in self.parts.items():
-            self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
+            if not _equal(parts, self.messages[place].parts):  # else only looked at
+                self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
         if self.own:
             self.messages = [*self.spread(range(len(self.conversation.messages)))]
         return structs.replace(self.conversation, messages=tuple(self.messages), **changes)
 
 
 TOOLS, SYSTEM = -1, -2
+
+
+def _equal(parts: Sequence[Part], before: Sequence[Part]) -> bool:
+    """Whether the very same parts stand in the same order."""
+    return len(parts) == len(before) and all(map(operator.is_, parts, before))
 
 
 def apply(
