@@ -44,7 +44,7 @@ class Rewrite(Struct, frozen=True, kw_only=True):
 
     `body` is the client's own object where nothing was to be done. `fallback` is what goes out instead if this
     body is refused for its structure: the client's, or, where thinking is bound to what was sent before, the
-    client's without signed thinking [A45 A47]. `read`: the conversation as the client wrote it; `sent`: as it
+    client's without signed thinking [A45 A47]; ours without it where the client's would be refused anyway. `read`: the conversation as the client wrote it; `sent`: as it
     goes out. `broken`: a law that did not hold, so that the fallback is what is sent.
     """
 
@@ -220,9 +220,8 @@ def _closed(
     edits = (*mended, *staged.lasting, *staged.passing)
     content = any(not isinstance(edit, PlaceMark) for edit in edits)
     broken = _check(passage, staged, facts) if staged.lasting or staged.passing else ""
-    branch = passage.place.branch
-    bound = facts.model.prefix_check and branch is not None and branch.rewritten
-    fallback = dialect.without_reasoning(passage.body) if bound and edits else passage.body
+    bare = _bare(policy, facts, passage)
+    fallback = dialect.without_reasoning(passage.body) if bare else passage.body
     shown = {
         "policy": policy,
         "read": passage.client,
@@ -231,10 +230,14 @@ def _closed(
         "fallback": fallback,
     }
     if broken:
-        return Rewrite(body=fallback, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
+        body = passage.body if passage.place.branch is None else fallback
+        return Rewrite(body=body, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
     sent = staged.view.conversation
     written = dialect.write(sent) if staged.lasting or staged.passing else passage.body
-    commit = _commit(policy, facts, passage, staged, written, rewritten=content)
+    commit = _commit(policy, facts, passage, staged, written, bare=bare, rewritten=content)
+    if commit is not None and bare and _met(passage, dialect, facts, content=content):
+        shown["fallback"] = dialect.without_reasoning(written)
+        commit = structs.replace(commit, recovers=True)
     return Rewrite(body=written, edits=edits, commit=commit, sent=sent, **shown)  # type: ignore[arg-type]  # same names
 
 
@@ -255,8 +258,16 @@ def _check(passage: Passage, staged: _Staged, facts: Facts) -> str:
     return ", ".join(sorted(new))
 
 
-def _bare(passage: Passage) -> tuple[Promise, ...]:
-    """What the fallback does on a model that checks prefixes, as a promise: no thinking up to here [A47]."""
+def _bare(policy: Policy, facts: Facts, passage: Passage) -> tuple[Promise, ...]:
+    """What the fallback does on a model that checks prefixes, as a promise: no thinking up to here [A47].
+
+    Thinking may be bound to what we sent instead of what the client wrote: where we ever sent this conversation
+    rewritten, and where we meet it in mid-life, for what we knew of it may be lost.
+    """
+    branch = passage.place.branch
+    suspect = not policy.idle if branch is None else branch.rewritten
+    if not suspect or not facts.model.prefix_check:
+        return ()
     messages = passage.client.messages
     edits = tuple(
         Remove(
@@ -266,8 +277,17 @@ def _bare(passage: Passage) -> tuple[Promise, ...]:
         for part in message.parts
         if isinstance(part, Reasoning)
     )
+    if not edits or not passage.keys:
+        return ()
     anchor = next(part.key for message in reversed(messages) for part in message.parts[::-1] if not part.nth)
-    return (Promise(anchor=anchor, stage="reasoning", edits=edits),) if edits else ()
+    return (Promise(anchor=anchor, stage="reasoning", edits=edits),)
+
+
+def _met(passage: Passage, dialect: Dialect, facts: Facts, *, content: bool) -> bool:
+    """Whether the fallback is our own body: in mid-life, where the client's is no better or would be refused anyway."""
+    if passage.place.branch is not None:
+        return False
+    return not content or bool(faults(passage.client.messages, dialect.rules, facts.model))
 
 
 def _settled(messages: Sequence[Message], start: int) -> int:
@@ -281,7 +301,14 @@ def _settled(messages: Sequence[Message], start: int) -> int:
 
 
 def _commit(
-    policy: Policy, facts: Facts, passage: Passage, staged: _Staged, written: bytes, *, rewritten: bool
+    policy: Policy,
+    facts: Facts,
+    passage: Passage,
+    staged: _Staged,
+    written: bytes,
+    *,
+    bare: tuple[Promise, ...],
+    rewritten: bool,
 ) -> Commit | None:
     """What to remember; None for a request that says nothing."""
     if not passage.keys:
@@ -308,7 +335,7 @@ def _commit(
         keys=passage.keys,
         policy=policy.digest,
         promises=staged.promises,
-        bare=_bare(passage) if facts.model.prefix_check and branch is not None and branch.rewritten else (),
+        bare=bare,
         frozen=staged.view.frozen,
         rewritten=rewritten,
         frontier=frontier,

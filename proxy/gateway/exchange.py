@@ -41,9 +41,10 @@ class Prepared(Struct, frozen=True):
     """What to send.
 
     `body` may be the incoming object itself; then the client's own bytes go out, compressed as they came.
-    `fallback` is sent instead, once, where the provider refuses a changed body for its structure. With `commit`
-    False (a request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the
-    rewriter's own: the gateway carries it to `settle` unseen.
+    `fallback` is sent instead, once, where the provider refuses the body for its structure; there is one where we
+    changed the body, or where an earlier change of ours may be what it is refused for. With `commit` False (a
+    request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the rewriter's
+    own: the gateway carries it to `settle` unseen.
     """
 
     body: bytes

@@ -156,7 +156,7 @@ class Handler:
         except UpstreamError as fault:
             return self._unreachable(draft, fault)
         try:
-            if reply.status == 400 and prepared.changed and prepared.fallback is not None:
+            if reply.status == 400 and prepared.fallback is not None:
                 other = _call(request, to, body, prepared.fallback)
                 reply = await self._second_chance(reply, other, draft)
             tap = tap_for(reply, to.dialect, self._journal) if to.dialect else None

@@ -124,3 +124,58 @@ def test_the_store_is_lost_and_nothing_had_been_changed(model):
     assert sent.broke is None
     assert sent.cached > 1000
     assert t.clock(5).user("Good.").model("Yes.").send().broke is None
+
+
+def worked(t):
+    """Ten turns in which the date changed, a result was lost, and old results were cleared."""
+    t.user(reminder(MON), "Check everything.").model(read("f0"), read("g0")).send()
+    t.clock(5).results({"f0": long("file 0")}).user("Stop.").model("Stopped.").send()
+    t.messages[0]["content"][0]["text"] = reminder(TUE)
+    for number in range(1, 5):
+        t.clock(400).user(f"Step {number}.").model(read(f"f{number}")).send()
+        t.clock(5).results({f"f{number}": long(f"file {number}")}).model("Done.").send()
+    assert t.result("f1").startswith("[Note on") and t.result("g0") == LOST
+    return t
+
+
+@pytest.mark.parametrize("model", BOTH)
+@pytest.mark.parametrize("then", ["a person speaks", "tools return"])
+def test_the_store_is_lost_at_turn_ten(model, then, tmp_path):
+    """What was cleared and frozen is forgotten: one break, at most one refusal behind the scenes, and it goes on."""
+    t = worked(Transcript(World(policy_file(tmp_path, EAGER)), model, agent="claude-code"))
+    t.clock(5).user("One more.").model(read("f9")).send()
+    t.world.ledger = Ledger()
+    t.clock(5).results({"f9": long("file 9")})
+    if then == "a person speaks":
+        t.user("And what do you make of it?")
+    sent = t.model("It is well.").arrive(t.leave())
+    assert sent.error is None
+    assert sent.fell_back is (model == CHECKED)
+    for _ in range(3):
+        after = t.clock(5).user("Go on.").model("Yes.").send()
+        assert after.broke is None or after.named
+    assert after.cached > 1000
+
+
+def test_nothing_is_recovered_where_no_policy_is_at_work():
+    """With all stages off no conversation was ever sent otherwise: a refusal is the client's own."""
+    t = Transcript(World("transparent"), CHECKED)
+    t.user("Check everything.").model(read("f0")).past()
+    t.results({"f0": "ok"}).model("Well.").past()
+    t.messages[0]["content"] = "Check nothing."
+    t.user("Go on.")
+    flight = t.leave()
+    assert flight.rewrite.body is flight.client and flight.rewrite.fallback is flight.client
+    assert "bound to a different conversation" in t.arrive(flight).error
+
+
+def test_a_refused_chain_that_is_left_alone_is_not_left_stuck(tmp_path):
+    """A batch at the first sight of a conversation we had forgotten is refused: from then on the client's own words go out."""
+    t = worked(Transcript(World(policy_file(tmp_path, EAGER)), CHECKED, agent="claude-code"))
+    t.world.ledger = Ledger()
+    for number in range(3):
+        t.messages[0]["content"][0]["text"] = reminder(f"2025-12-0{3 + number}")
+        sent = t.clock(400).user("Go on.").model(read(f"h{number}")).arrive(t.leave())
+        assert sent.error is None
+        sent = t.clock(5).results({f"h{number}": "ok"}).model("Yes.").arrive(t.leave())
+        assert sent.error is None

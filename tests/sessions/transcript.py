@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from proxy.agents import Agent, Agents
 from proxy.answer import AnthropicReader
@@ -78,6 +78,7 @@ class Sent(Struct, frozen=True, kw_only=True):
     """One request and its answer.
 
     `broke`: where what was sent does not go on from what was sent before; `named`: who says that it was them.
+    `fell_back`: the provider refused the body, and took the fallback.
     """
 
     rewrite: Rewrite
@@ -85,6 +86,7 @@ class Sent(Struct, frozen=True, kw_only=True):
     answer: dict[str, Any]
     broke: str | None = None
     named: str = ""
+    fell_back: bool = False
 
     @property
     def status(self) -> int:
@@ -96,7 +98,7 @@ class Sent(Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> dict[str, Any]:
-        return orjson.loads(self.rewrite.body)
+        return orjson.loads(self.rewrite.fallback if self.fell_back else self.rewrite.body)
 
     @property
     def cached(self) -> int:
@@ -242,26 +244,39 @@ class Transcript:
 
     def arrive(self, flight: Flight, *, raw: bool = False, ledger: Ledger | None = None) -> Sent:
         """The answer comes. `raw`: the client's own bytes were sent, and the rewrite only looked on."""
-        body = flight.client if raw else flight.rewrite.body
+        body, fallback = flight.client if raw else flight.rewrite.body, flight.rewrite.fallback
         exchange, answer = self._post(body)
-        if flight.ticket is not None:
-            reader = AnthropicReader()
-            reader.document(orjson.dumps(answer))
-            seen = reader.answer()
-            (ledger or self.world.ledger).settle(
-                flight.ticket, seen.usage, seen.call_ids, success=exchange.status == 200
-            )
-        sent = self._judged(flight, body, exchange, answer)
+        fell_back = exchange.status == 400 and not raw and fallback is not flight.rewrite.body
+        if fell_back:
+            body = fallback
+            exchange, answer = self._post(body)
+        self._settle(flight, exchange, answer, ledger or self.world.ledger, fell_back=fell_back)
+        sent = structs.replace(self._judged(flight, body, exchange, answer), fell_back=fell_back)
         self.sent.append(sent)
+        self._next = None
         if exchange.status == 200:
             self._before = (flight.client, body)
             self.messages.append({"role": "assistant", "content": answer["content"]})
         return sent
 
-    def send(self) -> Sent:
+    def _settle(
+        self, flight: Flight, exchange: Exchange, answer: dict[str, Any], ledger: Ledger, *, fell_back: bool
+    ) -> None:
+        if flight.ticket is None:
+            return
+        if fell_back and exchange.status == 200:
+            ledger.abandon(flight.ticket)
+            return
+        reader = AnthropicReader()
+        reader.document(orjson.dumps(answer))
+        seen = reader.answer()
+        ledger.settle(flight.ticket, seen.usage, seen.call_ids, success=exchange.status == 200)
+
+    def send(self, *, may_fall_back: bool = False) -> Sent:
         """Through the proxy. Whatever breaks the prefix must have a name, and nothing may be refused."""
         sent = self.arrive(self.leave())
         assert sent.error is None, f"refused: {sent.error}"
+        assert may_fall_back or not sent.fell_back, "the provider refused what the rewrite made"
         assert sent.broke is None or sent.named, f"nobody says why the prefix breaks at {sent.broke}"
         return sent
 
@@ -282,12 +297,11 @@ class Transcript:
         exchange, answer = self._post(body)
         assert exchange.error is None, f"refused: {exchange.error}"
         self.messages.append({"role": "assistant", "content": answer["content"]})
-        self._before = (body, body)
+        self._before, self._next = (body, body), None
         return answer
 
     def _post(self, body: bytes) -> tuple[Exchange, dict[str, Any]]:
         provider, said = self.world.provider, self._next
-        self._next = None
         provider.script = lambda ask: said or _nod(ask)
         headers = [("anthropic-version", "2023-06-01"), ("x-api-key", f"sk-{self.upstream}")]
         answered = provider.answer(headers, body, self.world.now)
