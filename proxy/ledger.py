@@ -372,7 +372,9 @@ class Ledger:
 
         `success`: the provider took the request (an answer began); a 529 or an error is none.
         """
-        self._flying.pop(ticket.number, None)
+        ticket = self._flying.pop(ticket.number, ticket)
+        if success:
+            self._keep(ticket.carried)
         known = self._roots.get(ticket.commit.root, {})
         branch = known.get(ticket.branch)
         if branch is None:
@@ -413,9 +415,25 @@ class Ledger:
             self._store.strike(branch, struck)
             self._store.save(branch, added)
 
+    def _keep(self, seen: frozenset[PromiseId]) -> None:
+        """The provider has seen these promises: no request that still is on its way takes them back."""
+        for number, other in self._flying.items():
+            added = tuple(p for p in other.added if p.id not in seen)
+            if len(added) < len(other.added):
+                self._flying[number] = structs.replace(other, added=added)
+
+    def _hand_over(self, added: tuple[Promise, ...]) -> tuple[Promise, ...]:
+        """Promises of a failed request, but for those that others on their way carry: they take them back if need be."""
+        left = {p.id: p for p in added}
+        for number, other in self._flying.items():
+            shared = tuple(p for p in added if p.id in other.carried)
+            if shared:
+                self._flying[number] = structs.replace(other, added=(*other.added, *shared))
+            left = {name: p for name, p in left.items() if name not in other.carried}
+        return tuple(left.values())
+
     def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
-        held = frozenset[PromiseId]().union(*(other.carried for other in self._flying.values()))
-        struck = tuple(p for p in ticket.added if p.id not in held)
+        struck = self._hand_over(ticket.added)
         latest = branch.keys == ticket.commit.keys and not branch.answered
         if latest and not any(other.branch == branch.id for other in self._flying.values()):
             if ticket.before is None:
