@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..conversation import Conversation, Key, Message, Part, Reasoning, Role, Text, ToolResult
 from ..economics import BYTES_PER_TOKEN, Terms, terms, weight
@@ -33,16 +33,39 @@ def frontier(view: View) -> Frontier | None:
     branch = view.place.branch
     if branch is None:
         return None
-    return branch.frontier(view.facts.upstream, view.facts.model.model, setting(view.conversation))
+    return branch.frontier(view.facts.upstream, view.conversation.model, setting(view.conversation))
 
 
 def terms_of(view: View) -> Terms:
-    """What a break costs in this request. What stands behind the client's own break is cached no more."""
+    """What a break costs in this request. What stands behind the client's own break is cached no more.
+
+    Of a conversation met in mid-life nobody knows when it was last sent: all that may be cached is taken to be.
+    """
     found = terms(frontier(view), view.facts.model, view.facts.now, view.facts.scale)
+    if view.place.branch is None:
+        return structs.replace(found, cached=_adopted(view) * found.scale)
     if not view.place.broke or not found.cached:
         return found
     kept = tokens_before(view, view.place.common) * found.scale
     return Terms(cached=min(found.cached, kept), read=found.read, write=found.write, scale=found.scale)
+
+
+def _adopted(view: View) -> float:
+    """Estimated tokens that the provider may hold of a conversation we did not send: all before its last answer.
+
+    Where only marked prefixes are cached, nothing of the turns is if the client marks nothing there.
+    """
+    answer = view.client.last(Role.ASSISTANT)
+    if answer < 0 or view.facts.model.regime == "none":
+        return 0.0
+    marked = view.client.automatic_mark is not None or any(
+        part.mark is not None for message in view.client.messages for part in message.parts
+    )
+    if view.facts.model.regime == "breakpoints" and not marked:
+        return 0.0
+    keyed = sum(not part.nth for message in view.client.messages[:answer] for part in message.parts)
+    held = tokens_before(view, keyed)
+    return held if held * view.facts.scale >= view.facts.model.minimum else 0.0
 
 
 def tokens_before(view: View, keyed: int) -> float:

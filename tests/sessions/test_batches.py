@@ -7,7 +7,11 @@ from tests.sessions.transcript import BOTH, CHECKED, EAGER, Transcript, World, l
 NOTE = "[Note on this conversation"
 
 
-@pytest.fixture(params=BOTH)
+DATED = ("claude-sonnet-4-5-20250929", "claude-opus-5-5-20260601")
+"""As clients spell them: facts are found for the name without its date, what was sent is remembered by the whole."""
+
+
+@pytest.fixture(params=[*BOTH, *DATED])
 def session(request, tmp_path):
     """A pump and a fan were read, then a lamp; after a pause the first two results are cleared."""
     t = Transcript(World(policy_file(tmp_path, EAGER)), request.param)
@@ -133,3 +137,16 @@ def test_no_batch_in_the_middle_of_a_task_where_thinking_is_bound(tmp_path):
         *("thinking", "tool_use", "tool_use"),  # made before anything that is cleared
         *("tool_use", "tool_use"),
     ]
+
+
+@pytest.mark.parametrize("model", [*BOTH, *DATED])
+def test_a_batch_that_does_not_pay_is_held(model, tmp_path):
+    """A small early result in front of much that is cached: it stays, and we say what it would have cost."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model)
+    t.user("Check everything.").model(read("pump")).send()
+    t.clock(5).results({"pump": long("pump ok", 900)}).model(read("plan")).send()
+    t.clock(5).results({"plan": long("plan", 40_000)}).model("Read.").send()
+    sent = t.clock(5).user("And now?").model("Well.").send()
+    assert sent.broke is None
+    (held,) = sent.rewrite.held
+    assert held.breaks_tokens > 8000 > held.saves_tokens

@@ -179,3 +179,28 @@ def test_a_refused_chain_that_is_left_alone_is_not_left_stuck(tmp_path):
         assert sent.error is None
         sent = t.clock(5).results({f"h{number}": "ok"}).model("Yes.").arrive(t.leave())
         assert sent.error is None
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_what_may_be_cached_of_a_conversation_met_in_mid_life_is_taken_to_be(model, tmp_path):
+    """The client's own marks cached it a moment ago: a batch has to pay for breaking that, from the first turn on."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model, marks=True)
+    t.user("Check everything.").model(read("f0")).past()
+    t.clock(5).results({"f0": long("file 0", 800)}).model(read("f1")).past()
+    t.clock(5).results({"f1": long("file 1", 20_000)}).model("Well.").past()
+    first = t.clock(5).user("And now?").model("Well.").send()
+    assert first.broke is None
+    assert [held.breaks_tokens > 4000 for held in first.rewrite.held] == [True]
+    assert first.cached > (4000 if model == CHECKED else 1000)
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_a_conversation_met_in_mid_life_that_nobody_marked(model, tmp_path):
+    """Nothing of its turns is cached: the batch that costs nothing is made at once."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model)
+    t.user("Check everything.").model(read("f0")).past()
+    t.clock(5).results({"f0": long("file 0", 4000)}).model(read("f1")).past()
+    t.clock(5).results({"f1": long("file 1", 20_000)}).model("Well.").past()
+    first = t.clock(5).user("And now?").model("Well.").send()
+    assert first.named == "a batch"
+    assert t.clock(5).user("And now?").model("Well.").send().broke is None

@@ -138,6 +138,7 @@ class Transcript:
         agent: str = "",
         session: str = "",
         thinking: bool = True,
+        marks: bool = False,
         upstream: str = "anthropic",
     ) -> None:
         self.world = world
@@ -146,6 +147,7 @@ class Transcript:
         self.agent: Agent = next((a for a in AGENTS.known if a.name == agent), AGENTS.generic)
         self.session = session
         self.thinking = thinking
+        self.marks = marks
         self.upstream = upstream
         self.tools = TOOLS
         self.messages: list[dict[str, Any]] = []
@@ -213,8 +215,14 @@ class Transcript:
             **({"thinking": thinking} if self.thinking else {}),
             "tools": self.tools,
             "system": self.system,
-            "messages": self.messages,
+            "messages": self._marked() if self.marks else self.messages,
         }
+
+    def _marked(self) -> list[dict[str, Any]]:
+        """The history with a mark on its newest block, as Claude Code sets it."""
+        *before, last = self.messages
+        *blocks, newest = _blocks(last)
+        return [*before, last | {"content": [*blocks, newest | {"cache_control": {"type": "ephemeral"}}]}]
 
     def facts(self, *, strict: bool = True) -> Facts:
         """What the world says about the next request."""
