@@ -142,7 +142,8 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     `size` is bytes, `keyed` the number of parts that say something, `media` whether an image stands in it or in a
     result of it, `nothing` whether a text without a visible character does. `marked`: a part carries a mark, or
-    a result may hold one. `calls` and `results` in order. `shares`: bytes by source.
+    a result may hold one. `calls` and `results` in order, a result with the bytes before it in the message.
+    `shares`: bytes by source.
     """
 
     size: int
@@ -151,7 +152,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     nothing: bool
     marked: bool
     calls: tuple[ToolCall, ...]
-    results: tuple[ToolResult, ...]
+    results: tuple[tuple[ToolResult, int], ...]
     shares: tuple[tuple[Source, int], ...]
 
 
@@ -214,17 +215,16 @@ def _tally(message: Message) -> Tally:
     size = keyed = 0
     media = nothing = marked = False
     calls: list[ToolCall] = []
-    results: list[ToolResult] = []
+    results: list[tuple[ToolResult, int]] = []
     shares: dict[Source, int] = {}
     for part in message.parts:
-        size += part.size
         keyed += not part.nth
         marked = marked or part.mark is not None
         match part:
             case ToolCall():
                 calls.append(part)
             case ToolResult():
-                results.append(part)
+                results.append((part, size))
                 media = media or part.images > 0
                 marked = marked or may_hold_marks(part)
             case Image():
@@ -235,6 +235,7 @@ def _tally(message: Message) -> Tally:
                 pass
         source = source_of(part, message.role)
         shares[source] = shares.get(source, 0) + part.size
+        size += part.size
     return Tally(
         size=size,
         keyed=keyed,

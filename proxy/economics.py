@@ -115,7 +115,8 @@ def size_of(message: Message, model: ModelFacts) -> int:
 def estimated(conversation: Conversation, model: ModelFacts) -> int:
     """Tokens of the whole prompt before calibration: what `Frontier.estimate` holds of a request as sent."""
     front = sum(weight(part, model) for part in (*conversation.tools, *conversation.system))
-    turns = sum([size_of(message, model) for message in conversation.messages])
+    tallies = [(message.tally, message) for message in conversation.messages]
+    turns = sum([size_of(message, model) if tally.media else tally.size for tally, message in tallies])
     return (front + turns) // BYTES_PER_TOKEN
 
 

@@ -63,7 +63,7 @@ def structure(conversation: Conversation) -> tuple[dict[str, float], float | Non
     for message in conversation.messages:
         for source, size in message.tally.shares:
             sizes[source] = sizes.get(source, 0) + size
-        for result in message.tally.results:
+        for result, _ in message.tally.results:
             count += 1
             length += result.size
     total = sum(sizes.values()) or 1

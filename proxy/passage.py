@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
+from operator import attrgetter, eq
 
 from msgspec import Struct, structs
 
@@ -113,16 +114,16 @@ def enter(
     )
 
 
+_raw = attrgetter("raw")
+
+
 def _recalled(opened: Opened, recents: Sequence[Recent]) -> tuple[Recent | None, int]:
     """The recent request that shares the most leading messages with this one."""
     best: Recent | None = None
     shared = 0
     for recent in reversed(recents):
-        same = 0
-        for mine, theirs in zip(opened.messages, recent.client, strict=False):
-            if mine != theirs.raw:
-                break
-            same += 1
+        equal = map(eq, opened.messages, map(_raw, recent.client))
+        same = sum(takewhile(bool, equal))
         if same > shared:
             best, shared = recent, same
     return best, shared

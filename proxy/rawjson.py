@@ -72,18 +72,32 @@ def encoded(value: object) -> bytes:
     return _encode(value)
 
 
-def closed_object(pairs: Iterable[tuple[str, Raw | bytes]]) -> bytes:
-    """An object of the given members, without spaces, values as they are."""
+def closed_object(pairs: Iterable[tuple[str, Raw | bytes | list[Raw | bytes]]]) -> bytes:
+    """An object of the given members, without spaces, values as they are. A list is the elements of an array: put
+    together with all else in one go, for a history is long and every copy of it counts."""
     pieces: list[Raw | bytes] = []
     for key, value in pairs:
-        pieces += (b"," if pieces else b"{", _encode(key), b":", value)
+        pieces += (b"," if pieces else b"{", _encode(key), b":")
+        if isinstance(value, list):
+            pieces += _array_pieces(value)
+        else:
+            pieces.append(value)
     pieces.append(b"}" if pieces else b"{}")
     return b"".join(pieces)
 
 
 def closed_array(elements: Iterable[Raw | bytes]) -> bytes:
     """An array of the given elements, without spaces, elements as they are."""
-    return b"[" + b",".join(elements) + b"]"
+    return b"".join(_array_pieces([*elements]))
+
+
+def _array_pieces(elements: list[Raw | bytes]) -> list[Raw | bytes]:
+    if not elements:
+        return [b"[]"]
+    pieces: list[Raw | bytes] = [b","] * (2 * len(elements) + 1)
+    pieces[1::2] = elements
+    pieces[0], pieces[-1] = b"[", b"]"
+    return pieces
 
 
 def is_string(raw: Raw | bytes) -> bool:

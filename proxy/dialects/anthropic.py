@@ -170,14 +170,12 @@ class Anthropic:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        changed: dict[str, bytes] = {
-            "messages": closed_array(
-                [
-                    _written(message) if message.raw is None else message.raw
-                    for message in conversation.messages
-                    if message.raw is not None or message.written
-                ]
-            )
+        changed: dict[str, bytes | list[Raw | bytes]] = {
+            "messages": [
+                _written(message) if message.raw is None else message.raw
+                for message in conversation.messages
+                if message.raw is not None or message.written
+            ]
         }
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(_written_part, conversation.tools))

@@ -73,15 +73,11 @@ def _begin(messages: Sequence[Message], start: int) -> int:
 
 
 def _seen(messages: Iterable[Message]) -> tuple[dict[str, ToolCall], set[str], set[str]]:
-    calls: dict[str, ToolCall] = {}
-    answered: set[str] = set()
-    served: set[str] = set()
-    for message in messages:
-        tally = message.tally
-        for call in tally.calls:
-            calls[call.id] = call
-        for result in tally.results:
-            (served if result.server else answered).add(result.call_id)
+    tallies = [message.tally for message in messages]
+    calls = {call.id: call for tally in tallies for call in tally.calls}
+    results = [result for tally in tallies for result, _ in tally.results]
+    served = {result.call_id for result in results if result.server}
+    answered = {result.call_id for result in results if not result.server}
     return calls, answered, served
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import Role, ToolCall, ToolResult
-from ..economics import size_of, weight
+from ..conversation import Message, Role, ToolCall, ToolResult
+from ..economics import weight
+from ..models import ModelFacts
 from .view import View
 
 ARGUMENTS = (
@@ -49,31 +52,43 @@ def survey(view: View) -> Survey:
     conversation, model = view.conversation, view.facts.model
     total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
     calls: dict[str, ToolCall] = {}
-    shelves: dict[str, list[Seen]] = {}
+    shelves: defaultdict[str, list[Seen]] = defaultdict(list)
     turns, assistant, previous = 0, Role.ASSISTANT, None
     for message in conversation.messages:
-        role, tally = message.role, message.tally
-        if role is assistant and previous is not assistant:
+        tally = message.tally
+        if message.role is assistant and previous is not assistant:
             turns += 1
-        previous = role
-        if not tally.results:
-            for call in tally.calls:
-                calls[call.id] = call
-            total += size_of(message, model)
+        previous = message.role
+        if tally.media or (tally.calls and tally.results):
+            total = _walked(message, model, calls, shelves, total, turns)
             continue
-        for part in message.parts:
-            # `isinstance` costs several times as much here: every result of the history is asked.
-            if type(part) is ToolCall:
-                calls[part.id] = part
-            elif type(part) is ToolResult:
-                call = calls.get(part.call_id)
-                if call is not None:
-                    shelf = shelves.get(call.name)
-                    if shelf is None:
-                        shelf = shelves[call.name] = []
-                    shelf.append(Seen(part, call, total, turns))
-            total += weight(part, model) if tally.media else part.size
+        for call in tally.calls:
+            calls[call.id] = call
+        for result, ahead in tally.results:
+            made = calls.get(result.call_id)
+            if made is not None:
+                shelves[made.name].append(Seen(result, made, total + ahead, turns))
+        total += tally.size
     return Survey(shelves, total, turns)
+
+
+def _walked(
+    message: Message,
+    model: ModelFacts,
+    calls: dict[str, ToolCall],
+    shelves: dict[str, list[Seen]],
+    total: int,
+    turns: int,
+) -> int:
+    """Part by part, where their order counts or their bytes do not say what they weigh."""
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            calls[part.id] = part
+        elif isinstance(part, ToolResult) and part.call_id in calls:
+            call = calls[part.call_id]
+            shelves[call.name].append(Seen(part, call, total, turns))
+        total += weight(part, model)
+    return total
 
 
 def main_argument(call: ToolCall) -> tuple[str, str]:
