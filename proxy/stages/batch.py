@@ -15,8 +15,7 @@ from msgspec import Struct, structs
 from ..conversation import Conversation, Key, Message, Part, Reasoning, Role, Text, ToolResult
 from ..economics import BYTES_PER_TOKEN, Terms, terms, weight
 from ..edits import Edit, Remove, Target, target_of
-from ..ledger import Frontier, Promise, keyed, setting
-from .marks import last_mark
+from ..ledger import Frontier, Promise, setting
 from .view import Region, View
 
 REASONING = "reasoning"
@@ -67,12 +66,6 @@ def _adopted(view: View) -> float:
     keyed = sum(not part.nth for message in view.client.messages[:answer] for part in message.parts)
     held = tokens_before(view, keyed)
     return held if held * view.facts.scale >= view.facts.model.minimum else 0.0
-
-
-def _caches(view: View) -> bool:
-    """Whether the provider caches what it is sent without a mark of ours."""
-    regime = view.facts.model.regime
-    return regime != "none" and (regime != "breakpoints" or last_mark(view.client) is not None)
 
 
 def tokens_before(view: View, keyed: int) -> float:
