@@ -3,7 +3,8 @@
 A block without a signature fails where signatures are checked, and takes the request with it; so does all that
 stands behind it in the same run of thinking [A43]. Everything else stays where it is for ever, in every stretch of
 the history: removing thinking later restarts the cache and, on models that check the prefix, may break what
-stands behind it [A42 A45 B23]. What a retroactive batch has to take along leaves with that batch (see `batch`).
+stands behind it [A42 A45 B23]. What a retroactive batch has to take along leaves with that batch (see `batch`); where
+it was made for a model that does not check the prefix, with the first request to one that does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Literal
 from msgspec import Struct
 
 from ..conversation import Message, Reasoning
-from ..edits import Edit, Remove, target_of
+from ..edits import Edit, Remove, Target, target_of
+from ..ledger import Promise
+from .batch import anchor
 from .view import Proposal, View, causal, weight
 
 NAME = "reasoning"
@@ -27,7 +30,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: the policy says it aloud
-    """Remove unsigned thinking not sent before, in whatever region: with it the request is refused."""
+    """Remove unsigned thinking not sent before, in whatever region, and what is bound to words that are gone:
+    with it the request is refused."""
     if view.facts.model.reasoning != "signed":
         return Proposal()
     edits: list[Edit] = [
@@ -42,7 +46,55 @@ def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: 
         for part in _unreadable(message)
         if view.region(part) is not None
     ]
-    return causal(NAME, edits)
+    return Proposal(promises=(*causal(NAME, edits).promises, *_unbound(view)))
+
+
+def _unbound(view: View) -> tuple[Promise, ...]:
+    """What stood in a batch's range when it was made, if the model is another one now and checks the prefix [A45]."""
+    branch, anchored = view.place.branch, anchor(view.conversation)
+    if not view.facts.model.prefix_check or branch is None or not branch.frontiers or anchored is None:
+        return ()
+    last = max(branch.frontiers, key=lambda frontier: frontier.at)
+    if (last.upstream, last.model) == (view.facts.upstream, view.conversation.model):
+        return ()
+    batches = [
+        (promise.anchor, {edit.target for edit in promise.edits if edit.committed})
+        for group in branch.promises.values()
+        for promise in group
+        if any(edit.committed for edit in promise.edits)
+    ]
+    edits = tuple(_bound(part) for part in _within(view, batches)) if batches else ()
+    return (Promise(anchor=anchored, stage=NAME, edits=edits),) if edits else ()
+
+
+def _within(view: View, batches: list[tuple[bytes, set[Target]]]) -> Iterator[Reasoning]:
+    """Signed thinking between the first edit of a batch and the part it is anchored at, and all before that.
+
+    What is kept must be one window that reaches to the newest [A45a].
+    """
+    parts = [part for message in view.conversation.messages for part in message.parts]
+    places = {target_of(part): at for at, part in enumerate(parts)}
+    ranges = [
+        (min(places[target] for target in targets if target in places), places[Target(end)])
+        for end, targets in batches
+        if Target(end) in places and not targets.isdisjoint(places)
+    ]
+    signed = [at for at, part in enumerate(parts) if isinstance(part, Reasoning) and part.signature]
+    last = max((at for at in signed if any(a < at < b for a, b in ranges)), default=-1)
+    for part in parts[: last + 1]:
+        if isinstance(part, Reasoning) and part.signature:
+            yield part
+
+
+def _bound(part: Reasoning) -> Remove:
+    return Remove(
+        stage=NAME,
+        reason="bound to a prefix that a batch changed",
+        target=target_of(part),
+        tokens_before=weight(part),
+        required=True,
+        committed=True,
+    )
 
 
 def _unreadable(message: Message) -> Iterator[Reasoning]:

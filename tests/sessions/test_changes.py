@@ -127,3 +127,28 @@ def test_from_a_plain_model_to_one_that_checks():
     t.model_name = CHECKED
     for words in ("Think.", "Think more."):
         assert t.clock(5).user(words).model("Thought.").send().broke is None
+
+
+@pytest.mark.parametrize("model", [PLAIN, "claude-opus-5", "claude-opus-4-8"])
+@pytest.mark.parametrize("then", ["a person speaks", "tools return"])
+def test_a_batch_on_a_plain_model_and_then_one_that_checks(model, then, tmp_path):
+    """The thinking that stood behind what was cleared leaves with the first request to the model that would miss it."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model)
+    t.user("Check everything.").model(read("pump"), read("fan")).send()
+    t.clock(5).results({"pump": long("pump ok"), "fan": long("fan ok")}).model(read("lamp")).send()
+    t.clock(5).results({"lamp": long("lamp ok", 900)}).model("All is well.").send()
+    t.clock(400).user("And now?").model("Still well.").send()
+    assert t.result("pump").startswith("[Note on")
+    t.clock(5).user("The door too.").model(read("door")).send()
+    t.model_name = CHECKED
+    t.clock(5).results({"door": "closed"})
+    if then == "a person speaks":
+        t.user("Think about it.")
+    switched = t.model(read("vent")).send()
+    assert "bound to a prefix that a batch changed" in switched.reasons("reasoning")
+    assert t.result("pump").startswith("[Note on")
+    assert t.clock(5).results({"vent": "open"}).model("Well.").send().broke is None
+    t.model_name = model
+    assert t.clock(5).user("Go on.").model("Yes.").send().broke is None
+    t.model_name = CHECKED
+    assert t.clock(5).user("Go on.").model("Yes.").send().broke is None

@@ -207,7 +207,7 @@ class Transcript:
 
     def body(self) -> dict[str, Any]:
         """The request as the client builds it."""
-        adaptive = MODELS.facts("anthropic", self.model_name).prefix_check
+        adaptive = not self.model_name.startswith(PLAIN) and "haiku" not in self.model_name
         thinking = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": 2048}
         return {
             "model": self.model_name,
