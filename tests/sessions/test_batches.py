@@ -150,3 +150,21 @@ def test_a_batch_that_does_not_pay_is_held(model, tmp_path):
     assert sent.broke is None
     (held,) = sent.rewrite.held
     assert held.breaks_tokens > 8000 > held.saves_tokens
+
+
+@pytest.mark.parametrize("model", BOTH)
+def test_a_person_who_tries_again_and_again(model, tmp_path):
+    """Each try is a branch of its own, with batches of its own; each goes on as it began."""
+    t = Transcript(World(policy_file(tmp_path, EAGER)), model)
+    t.user("Check everything.").model(read("pump"), read("fan")).send()
+    place = t.here()
+    for number in range(4):
+        t.rewind(place).clock(400).results({"pump": long("pump ok")}).user(f"Try {number}.").model(
+            "Ok."
+        ).send()
+        t.clock(5).user("Go on.").model(read("lamp")).send()
+        t.clock(5).results({"lamp": long("lamp ok")}).model("Ok.").send()
+        for _ in range(2):
+            assert t.clock(5).user("Go on.").model("Ok.").send().broke in (None, "messages.2.content.0")
+        assert t.clock(5).user("Go on.").model("Ok.").send().broke is None
+        assert t.result("fan").startswith("No result")

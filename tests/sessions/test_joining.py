@@ -204,3 +204,21 @@ def test_a_conversation_met_in_mid_life_that_nobody_marked(model, tmp_path):
     first = t.clock(5).user("And now?").model("Well.").send()
     assert first.named == "a batch"
     assert t.clock(5).user("And now?").model("Well.").send().broke is None
+
+
+@pytest.mark.parametrize("model", BOTH)
+@pytest.mark.parametrize("session", ["", "one"])
+def test_two_that_begin_alike_at_the_same_time(model, session):
+    """Sub-agents are given the same words in one session: what one of them lost is not missing in the other."""
+    world = World()
+    one, two = (Transcript(world, model, session=session).user("Explore.") for _ in range(2))
+    flights = one.leave(), two.leave()
+    one.model(read("a1")).arrive(flights[0])
+    two.model(read("b1")).arrive(flights[1])
+    for number in (1, 2):
+        assert one.clock(5).user("Stop.").model("Stopped.").send().broke is None
+        assert two.clock(5).results({f"b{number}": "ok"}).model("Seen.").send().broke is None
+        assert one.clock(5).user("Go on.").model(read(f"a{number + 1}")).send().broke is None
+        assert two.clock(5).user("Go on.").model(read(f"b{number + 1}")).send().broke is None
+    assert (one.result("a1"), one.result("a2")) == (LOST, LOST)
+    assert (two.result("b1"), two.result("b2")) == ("ok", "ok")

@@ -321,7 +321,7 @@ class Transcript:
         client, sent = self._before
         broke = divergence(sent, body)
         theirs = divergence(client, flight.client)
-        known = {edit.target for one in self.sent for edit in one.committed}
+        known = {edit.target for one in self.sent[-1:] for edit in one.committed}
         ours = any(edit.committed and edit.target not in known for edit in flight.rewrite.edits)
         named = [f"client: {theirs}"] * bool(theirs) + ["a batch"] * ours
         return Sent(
