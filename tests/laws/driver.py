@@ -1,0 +1,226 @@
+"""Sends a client's requests through the rewrite to the embedded provider, and keeps what happened.
+
+The provider signs thinking and checks it, so that a rewrite that changes what was sent before is refused by somebody
+who does not know our code. Everything is recorded as events, so that a session can be run again over another ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import orjson
+from msgspec import Struct
+
+from proxy.agents import Agents
+from proxy.dialects.anthropic import Anthropic
+from proxy.errors import BodyError
+from proxy.ledger import Ledger, Ticket
+from proxy.models import Models
+from proxy.policy import Policies, load_policy
+from proxy.rewrite import Rewrite, rewrite
+from proxy.simulator import Canned, Provider, Reply, Settings
+from proxy.simulator import validate as checks
+from proxy.simulator.arrival import read
+from proxy.simulator.refusal import Refusal
+from proxy.simulator.reply import Block
+from proxy.stages import Facts
+from proxy.usage import Usage, anthropic_usage
+
+DIALECT = Anthropic()
+HEADERS = (
+    ("anthropic-version", "2023-06-01"),
+    ("x-api-key", "sk-test"),
+    ("content-type", "application/json"),
+)
+OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """Where a session takes place."""
+
+    policy: str = "careful"
+    model: str = "claude-opus-4-5"
+    upstream: str = "anthropic"
+    agent: str = ""
+    thinks: bool = False
+
+
+@cache
+def models() -> Models:
+    """The shipped facts about models."""
+    return Models.load()
+
+
+@cache
+def agents() -> Agents:
+    """The shipped recognisers."""
+    return Agents.load()
+
+
+@cache
+def policies(name: str) -> Policies:
+    """A shipped policy."""
+    return load_policy(name)
+
+
+class Sent(Struct, kw_only=True):
+    """One request: what the client wrote, what the rewrite made of it, what the provider said.
+
+    `rewrite` is None where the body cannot be read. `status` and `error` are the provider's.
+    """
+
+    body: bytes
+    facts: Facts
+    who: int
+    rewrite: Rewrite | None
+    out: bytes
+    status: int = 0
+    error: str | None = None
+    ticket: Ticket | None = None
+    usage: Usage | None = None
+    answers: tuple[str, ...] = ()
+
+
+class Event(Struct, frozen=True):
+    """A request sent (`settled` False) or its answer known, by its place in `Driver.sent`."""
+
+    place: int
+    settled: bool
+
+
+class Driver:
+    """One process: a ledger, a provider, and the requests in the order they were made."""
+
+    def __init__(self, world: World, ledger: Ledger | None = None) -> None:
+        self.world = world
+        self.ledger = ledger or Ledger()
+        self.upstream = world.upstream
+        self.sent: list[Sent] = []
+        self.events: list[Event] = []
+        self.provider = Provider(Settings(binding="error", hash_billing_header=world.upstream != "anthropic"))
+
+    def facts(self, now: float, session: str, model: str) -> Facts:
+        """What the world says about a request."""
+        headers = {"user-agent": "claude-cli/2.1.114"} if self.world.agent == "claude-code" else {}
+        return Facts(
+            now=now,
+            tenant=b"tenant",
+            model=models().facts(self.upstream, model),
+            upstream=self.upstream,
+            session=session,
+            agent=agents().of(headers),
+        )
+
+    def send(
+        self,
+        body: bytes,
+        answer: tuple[Block, ...],
+        *,
+        now: float,
+        session: str,
+        model: str,
+        who: int = 0,
+        overloaded: bool = False,
+    ) -> Sent:
+        """Rewrite a request, commit it, and ask the provider; its answer is not settled yet."""
+        facts = self.facts(now, session, model)
+        made, ticket = once(self.ledger, self.world, body, facts)
+        out = body if made is None else made.body
+        sent = Sent(body=body, facts=facts, who=who, rewrite=made, out=out, ticket=ticket)
+        if overloaded:
+            self.provider.canned.append(Canned(status=529, body=OVERLOADED))
+        self.provider.script = lambda _: Reply(blocks=answer)
+        told = self.provider.answer(HEADERS, out, now)
+        sent.status, sent.error = told.status, told.exchange.error
+        if told.status == 200:
+            content = told.json["content"]
+            sent.usage = anthropic_usage(told.json["usage"])
+            sent.answers = tuple(block["id"] for block in content if block["type"] == "tool_use")
+            self.content = content
+        self.events.append(Event(len(self.sent), False))
+        self.sent.append(sent)
+        return sent
+
+    def settle(self, sent: Sent) -> None:
+        """Tell the ledger how a request went."""
+        self.events.append(Event(next(at for at, one in enumerate(self.sent) if one is sent), True))
+        settle(self.ledger, sent, sent.ticket)
+
+
+def once(ledger: Ledger, world: World, body: bytes, facts: Facts) -> tuple[Rewrite | None, Ticket | None]:
+    """Rewrite one body and commit what is to be remembered."""
+    policy = policies(world.policy).choose(facts.upstream, facts.agent.name, facts.model.model)
+    try:
+        made = rewrite(body, DIALECT, policy, ledger, facts)
+    except BodyError:
+        return None, None
+    if made.commit is None:
+        return made, None
+    ledger.keep_policy(made.policy.digest, made.policy.encoded)
+    return made, ledger.commit(made.commit)
+
+
+def settle(ledger: Ledger, sent: Sent, ticket: Ticket | None) -> None:
+    """Tell a ledger how a request went."""
+    if ticket is not None:
+        ledger.settle(ticket, sent.usage, sent.answers, success=sent.status == 200)
+
+
+def run_again(
+    driver: Driver, ledger: Ledger, between: Callable[[Ledger, bool], Ledger]
+) -> list[Rewrite | None]:
+    """The same events over another ledger; `between` may put another one in its place before each request.
+
+    It is told whether a request is still on its way.
+    """
+    tickets: dict[int, Ticket | None] = {}
+    made: list[Rewrite | None] = []
+    flying: set[int] = set()
+    for event in driver.events:
+        sent = driver.sent[event.place]
+        if event.settled:
+            settle(ledger, sent, tickets[event.place])
+            flying.discard(event.place)
+        else:
+            ledger = between(ledger, bool(flying))
+            one, tickets[event.place] = once(ledger, driver.world, sent.body, sent.facts)
+            made.append(one)
+            flying.add(event.place)
+    return made
+
+
+# -- a second opinion ------------------------------------------------------------------------------------
+
+
+def complaints(body: bytes) -> frozenset[str]:
+    """What the embedded provider has against a body: one word for each of its checks that fails.
+
+    Every check is asked, not only up to the first that says no. What thinking is bound to is not looked at here.
+    """
+    try:
+        request = read(list(HEADERS), body, Settings(), counting=False)
+    except Refusal as refusal:
+        return frozenset({f"arrival: {refusal.message[:40]}"})
+    found = set()
+    for check in checks.CHECKS:
+        try:
+            check(request)
+        except Refusal as refusal:
+            found.add(f"{check.__module__.rsplit('.', 1)[-1]}.{check.__name__}: {_kind(refusal.message)}")
+        except (KeyError, TypeError, AttributeError, IndexError):
+            # Later checks rest on earlier ones: a body the schema refuses may be too broken for them.
+            if not found:
+                raise
+    return frozenset(found)
+
+
+def _kind(message: str) -> str:
+    """The wording without what names places and ids."""
+    words = message.split(": ", 1)[-1]
+    return " ".join(word for word in words.split() if word.isascii() and word.isalpha())[:60]
+
+
+def shown(body: bytes) -> str:
+    """A body for people who read a failure."""
+    return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,396 @@
+"""The laws of the rewrite, each a property of whole sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import zip_longest
+
+import orjson
+import pytest
+from hypothesis import currently_in_test_context, given, note
+from hypothesis import strategies as st
+
+from proxy.conversation import Conversation, Part, Reasoning, Text, ToolCall
+from proxy.edits import Mend, Move, PlaceMark, Remove, Replace, apply, target_of
+from proxy.ledger import Ledger
+from proxy.rawjson import is_array, is_string, items, members, repair
+from proxy.rewrite import rewrite
+from proxy.simulator import COUNT, prompt
+from proxy.stores.memory import MemoryStore
+from proxy.wellformed import faults
+from tests.laws.driver import DIALECT, HEADERS, Sent, World, complaints, once, policies, run_again
+from tests.laws.sessions import APPENDING, Session, play, steps, worlds
+
+stories = st.lists(steps(), min_size=1, max_size=8)
+appending = st.lists(steps(moves=APPENDING, people=1, tools=False), min_size=2, max_size=8)
+
+
+def tell(words: str) -> None:
+    """A note where hypothesis is running; the laws are asked elsewhere too."""
+    if currently_in_test_context():
+        note(words)
+
+
+def told(sent: Sent) -> None:
+    """For people who read a failure."""
+    tell(f"client {sent.body.decode()}")
+    tell(f"ours   {sent.out.decode()}")
+    for edit in sent.rewrite.edits if sent.rewrite else ():
+        tell(f"  {edit}")
+
+
+# -- 1 deterministic -------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_the_same_requests_give_the_same_bytes_in_another_process(world, story):
+    """Bytes, policy, ledger and facts determine what is sent."""
+    driver = play(world, story)
+    again = run_again(driver, Ledger(), lambda ledger, _: ledger)
+    assert [sent.out for sent in driver.sent] == [
+        sent.body if made is None else made.body for sent, made in zip(driver.sent, again, strict=True)
+    ]
+
+
+@given(worlds, stories)
+def test_a_rewrite_changes_nothing_it_was_given(world, story):
+    """Rewriting twice before the commit gives the same bytes and the same edits."""
+    driver = play(world, story)
+    for sent in driver.sent[-2:]:
+        policy = policies(world.policy).choose(
+            sent.facts.upstream, sent.facts.agent.name, sent.facts.model.model
+        )
+        if sent.rewrite is not None:
+            one, two = (rewrite(sent.body, DIALECT, policy, driver.ledger, sent.facts) for _ in "ab")
+            assert (one.body, one.edits, one.commit) == (two.body, two.edits, two.commit)
+
+
+@given(worlds, stories)
+def test_what_is_remembered_of_the_last_request_only_saves_time(world, story):
+    """Without the memory of recent requests the same bytes come out, and the same edits."""
+
+    def forget(ledger: Ledger, _: bool) -> Ledger:
+        for branch in list(ledger._names):
+            ledger._forget(branch)
+        return ledger
+
+    driver = play(world, story)
+    again = run_again(driver, Ledger(), forget)
+    for sent, made in zip(driver.sent, again, strict=True):
+        told(sent)
+        if made is not None:
+            for edit in made.edits:
+                tell(f"  forgot {edit}")
+            assert made.body == sent.out
+
+
+# -- 2 identity ------------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_nothing_to_do_gives_the_clients_own_object(world, story):
+    """No edits: the very bytes object. Edits: other bytes, for an edit that changes nothing is none."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is not None and not made.broken:
+            told(sent)
+            assert (made.body is sent.body) == (not made.edits)
+
+
+@given(worlds, stories)
+def test_a_policy_that_is_off_changes_nothing(world, story):
+    """`transparent` is the identity on every request."""
+    for sent in play(World(**{**_members(world), "policy": "transparent"}), story).sent:
+        assert sent.rewrite is None or sent.rewrite.body is sent.body
+
+
+def _members(world: World) -> dict[str, object]:
+    return {name: getattr(world, name) for name in world.__struct_fields__}
+
+
+# -- 3 verbatim ------------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_a_part_that_no_edit_names_leaves_as_the_clients_bytes(world, story):
+    """Number literals, escapes, key order, unknown keys: all but what an edit names is the client's slice."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is None or made.read is None or made.broken:
+            continue
+        told(sent)
+        named = {edit.target for edit in made.edits if not isinstance(edit, Move)}
+        ours = slices(sent.out)
+        mended = any(isinstance(edit, Mend) for edit in made.edits)
+        for part in parts_of(made.read):
+            if target_of(part) not in named and part.raw is not None:
+                raw = bytes(part.raw)
+                assert mended or raw in sent.body
+                assert ours[raw] > 0, raw
+                ours[raw] -= 1
+        mine, theirs = None if mended else dict(members(sent.body)), dict(members(sent.out))
+        if mine is not None:
+            assert list(mine) == list(theirs)
+            for name in mine.keys() - {"messages", "tools", "system"}:
+                assert mine[name] == theirs[name]
+
+
+def parts_of(conversation: Conversation) -> list[Part]:
+    """All parts of a conversation."""
+    return [
+        *conversation.tools,
+        *conversation.system,
+        *(part for message in conversation.messages for part in message.parts),
+    ]
+
+
+def slices(body: bytes) -> Counter[bytes]:
+    """The bytes of every block of a body; a text block counts as its string too."""
+    found: Counter[bytes] = Counter()
+    envelope = dict(members(body))
+    contents = [envelope[name] for name in ("tools", "system") if name in envelope]
+    contents += [dict(members(message)).get("content", b'""') for message in items(envelope["messages"])]
+    for content in contents:
+        if is_string(content):
+            found[bytes(content)] += 1
+        elif is_array(content):
+            for block in items(content):
+                found[bytes(block)] += 1
+                opened = members(block)
+                if [name for name, _ in opened] == ["type", "text"]:
+                    found[bytes(opened[1][1])] += 1
+    return found
+
+
+# -- 4 prefix, 5 causal or committed ---------------------------------------------------------------------
+
+
+@given(worlds, appending)
+def test_what_was_sent_stands(world, story):
+    """Where the client only adds, what was sent is a prefix of what is sent next, but for a committed batch."""
+    session = Session(world)
+    before: Sent | None = None
+    heard = True
+    for step in story:
+        sent = session.step(step)
+        if sent.rewrite is None:
+            continue
+        if before is not None:
+            told(before)
+            told(sent)
+            where = broken(before, sent, heard=heard and step.move != "empty_answer")
+            committed = any(edit.committed for edit in sent.rewrite.edits)
+            assert where is None or committed, where
+        if sent.status == 200:
+            before, heard = sent, step.fate != "unheard"
+
+
+def broken(before: Sent, after: Sent, *, heard: bool) -> str | None:
+    """Where the prompt of `after` stops repeating that of `before`; a vendor takes its own attribution block out.
+
+    A turn whose answer the client never took over is still open: a result that comes in it after all takes its
+    place, so of such a request only what stands up to the model's last word is asked for.
+    """
+    hidden = before.facts.model.keep_attribution
+    first, second = (
+        prompt(sent.out, as_sent=True, hash_billing_header=not hidden) for sent in (before, after)
+    )
+    if not heard:
+        answers = [
+            at
+            for at, message in enumerate(orjson.loads(before.out)["messages"])
+            if message["role"] == "assistant"
+        ]
+        last = answers[-1] if answers else -1
+        first = [spot for spot in first if spot.section != "messages" or int(spot.path.split(".")[1]) <= last]
+    for left, right in zip_longest(first, second):
+        if left is None:
+            return None
+        if right is None or left.chain != right.chain:
+            return left.path
+    return None
+
+
+@given(worlds, appending)
+def test_thinking_stays_bound_to_what_was_sent(world, story):
+    """A provider that checks prefixes never refuses what a client that only adds sends through us."""
+    session = Session(world)
+    for step in story:
+        sent = session.step(step)
+        told(sent)
+        assert "bound to a different" not in (sent.error or "")
+
+
+# -- 6 well-formed ---------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_what_leaves_is_no_worse_than_what_came(world, story):
+    """The provider's checks find nothing in our body that they do not find in the client's."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is None:
+            continue
+        told(sent)
+        assert made.broken == ""
+        assert complaints(sent.out) <= complaints(repair(sent.body)[0])
+        assert faults(made.sent.messages, DIALECT.rules, sent.facts.model) <= faults(
+            made.read.messages, DIALECT.rules, sent.facts.model
+        )
+
+
+# -- 7 lossless for people -------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_people_lose_nothing(world, story):
+    """Text of people and of the model, calls and signed reasoning all leave, under `careful` and `default`."""
+    if world.policy not in ("careful", "default"):
+        return
+    for sent in play(world, story).sent:
+        if sent.rewrite is None or any(edit.committed for edit in sent.rewrite.edits):
+            continue
+        told(sent)
+        mended = any(isinstance(edit, Mend) for edit in sent.rewrite.edits)
+        unread = said_behind_unsigned(sent.rewrite.read)
+        assert said(sent.rewrite.read) - unread <= said_on_the_wire(sent.out) or mended
+
+
+def said(conversation: Conversation) -> set[object]:
+    """What people and the model said, in a conversation as read."""
+    found: set[object] = set()
+    for message in conversation.messages:
+        for part in message.parts:
+            match part:
+                case Text(text=words) if words.strip():
+                    found.add((message.role.value, words))
+                case ToolCall(name=name, input=arguments):
+                    found.add((name, repr(orjson.loads(arguments))))
+                case Reasoning(signature=signature) if signature:
+                    found.add(signature)
+                case _:
+                    pass
+    return found
+
+
+def said_behind_unsigned(conversation: Conversation) -> set[object]:
+    """Signatures of thinking that goes with the unsigned block before it: the whole rest of the run fails with it [A43]."""
+    found: set[object] = set()
+    for message in conversation.messages:
+        broken = False
+        for part in message.parts:
+            broken = isinstance(part, Reasoning) and (broken or not part.signature)
+            if broken and isinstance(part, Reasoning):
+                found.add(part.signature)
+    return found
+
+
+def said_on_the_wire(body: bytes) -> set[object]:
+    """What is said in a body, read by other means. A system message may have become framed text of the user's turn."""
+    found: set[object] = set()
+    for message in orjson.loads(body)["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            match block["type"]:
+                case "text":
+                    found.add((message["role"], block["text"]))
+                    found.add(
+                        (
+                            "system",
+                            block["text"]
+                            .removeprefix("<system-message>\n")
+                            .removesuffix("\n</system-message>"),
+                        )
+                    )
+                case "tool_use" | "server_tool_use":
+                    found.add((block["name"], repr(block["input"])))
+                case "thinking":
+                    found.add(block["signature"])
+    return found
+
+
+# -- 8 explained -----------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_the_edits_explain_every_difference(world, story):
+    """The listed edits, applied to the client's conversation, give what was sent."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is None or made.broken or not made.edits:
+            continue
+        told(sent)
+        rebuilt, done = apply(made.read, [edit for edit in made.edits if not isinstance(edit, Mend)])
+        assert len(done) == sum(not isinstance(edit, Mend) for edit in made.edits)
+        assert orjson.loads(DIALECT.write(rebuilt)) == orjson.loads(sent.out)
+
+
+# -- 9 fail open -----------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_the_fallback_is_what_the_client_would_have_sent(world, story):
+    """The client's bytes; without its signed thinking where that is bound to what we sent."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is None:
+            continue
+        readable, count = repair(sent.body)
+        if made.fallback != readable:
+            assert sent.facts.model.prefix_check
+            assert b'"signature"' not in made.fallback
+            assert said_without_thinking(readable) == said_without_thinking(made.fallback)
+        elif not count:
+            assert made.fallback is sent.body
+
+
+@given(worlds, appending)
+def test_the_fallback_is_bound_to_nothing_it_lacks(world, story):
+    """Whatever was sent before, a provider that checks prefixes takes the fallback's thinking, or there is none."""
+    driver = play(world, story)
+    for sent in driver.sent:
+        if sent.rewrite is not None:
+            told(sent)
+            answer = driver.provider.answer(HEADERS, sent.rewrite.fallback, sent.facts.now, path=COUNT)
+            assert "bound to a different" not in (answer.exchange.error or "")
+
+
+def said_without_thinking(body: bytes) -> object:
+    """The request without thinking blocks."""
+    parsed = orjson.loads(body)
+    for message in parsed["messages"]:
+        if isinstance(message["content"], list):
+            message["content"] = [block for block in message["content"] if block["type"] != "thinking"]
+    return parsed
+
+
+# -- 10 idempotent ---------------------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_our_own_output_needs_no_further_repair(world, story):
+    """Fed back in as a new conversation, what we sent gives no required edit."""
+    for sent in play(world, story).sent[-3:]:
+        if sent.rewrite is None:
+            continue
+        told(sent)
+        made, _ = once(Ledger(), world, sent.out, sent.facts)
+        assert made is not None
+        assert [edit for edit in made.edits if edit.required] == []
+
+
+@given(worlds, stories)
+def test_a_ledger_read_from_its_store_gives_the_same_bytes(world, story):
+    """A restart between any two requests, with none on its way, changes nothing that is sent."""
+    store = MemoryStore()
+
+    def restart(ledger: Ledger, flying: bool) -> Ledger:
+        return ledger if flying else Ledger(store)
+
+    driver = play(world, story)
+    again = run_again(driver, Ledger(store), restart)
+    for sent, made in zip(driver.sent, again, strict=True):
+        told(sent)
+        for edit in made.edits if made is not None else ():
+            tell(f"  restarted {edit}")
+        assert sent.out == (sent.body if made is None else made.body)
