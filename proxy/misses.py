@@ -13,14 +13,11 @@ from .conversation import (
     Conversation,
     Image,
     Message,
-    Opaque,
     Part,
-    Reasoning,
     Reminder,
     Role,
     Text,
     ToolCall,
-    ToolDefinition,
     ToolResult,
 )
 from .ledger import Branch, Frontier, Recent, head, setting
@@ -91,16 +88,11 @@ def _foreseen(rewrite: Rewrite, recent: Recent | None, frontier: Frontier, facts
         return Miss("client", _head_change(rewrite.read, recent))
     if rewrite.place is not None and rewrite.place.broke:
         return Miss("client", first_difference(recent, rewrite.read) or "the history went on otherwise")
-    committed = [edit for edit in rewrite.edits if edit.committed]
-    if (
-        committed
-        and rewrite.commit is not None
-        and any(p.edits == () or p.edits[0].committed for p in rewrite.commit.promises)
-    ):
-        saved = sum(edit.tokens_before - edit.tokens_after for edit in committed)
-        return Miss(
-            "ours", f"{committed[0].stage}: {committed[0].reason}, about {saved} tokens lighter from here on"
-        )
+    promises = rewrite.commit.promises if rewrite.commit is not None else ()
+    batch = [edit for promise in promises for edit in promise.edits if edit.committed]
+    if batch:
+        saved = sum(edit.tokens_before - edit.tokens_after for edit in batch)
+        return Miss("ours", f"{batch[0].stage}: {batch[0].reason}, about {saved} tokens lighter from here on")
     return None
 
 
@@ -138,16 +130,15 @@ def first_difference(recent: Recent | None, read: Conversation) -> str | None:
 def _part_difference(then: Message, now: Message) -> tuple[int, str] | None:
     """Where two messages stop saying the same, and how."""
     mine = [(at, part) for at, part in enumerate(then.parts) if not part.nth]
-    keys = {part.key for part in now.parts}
-    said = {_said(part) for part in now.parts}
-    for (at, part), other in zip(mine, [part for part in now.parts if not part.nth], strict=False):
-        if part.key != other.key:
-            gone = _said(part) not in said
-            later = _said(other) in {_said(p) for _, p in mine}
-            return at, f"({_kind(part)}) is missing" if gone and later else f"({_kind(part)}) changed"
-    for at, part in mine:
-        if part.key not in keys:
-            return at, f"({_kind(part)}) is missing"
+    theirs = [part for part in now.parts if not part.nth]
+    for at, (place, part) in enumerate(mine):
+        if at == len(theirs):
+            return place, f"({_kind(part)}) is missing"
+        if part.key != theirs[at].key:
+            stands = _said(part) in map(_said, theirs)
+            stood = _said(theirs[at]) in [_said(other) for _, other in mine]
+            how = "is missing" if stood and not stands else "has something new before it"
+            return place, f"({_kind(part)}) {how if stood != stands else 'changed'}"
     return None
 
 
@@ -171,8 +162,7 @@ def _kind(part: Part) -> str:
         ToolCall: "tool call",
         ToolResult: "tool result",
     }
-    names |= {Reasoning: "reasoning", ToolDefinition: "tool", Opaque: "block"}
-    return names[type(part)]
+    return names.get(type(part), "block")
 
 
 def miss(foreseen: Expected, usage: Usage | None, facts: Facts) -> Miss | None:
