@@ -76,7 +76,8 @@ def propose(view: View, config: Config) -> Proposal:
         return NOTHING
     plan = _Plan(view, config, limit)
     plan.repair()
-    if pays(view):
+    # Where marks began they go on: below the minimum they cost nothing, and nobody knows it to the token.
+    if pays(view) or recorded_tail(view) is not None:
         plan.fill()
     return Proposal(edits=tuple(plan.edits)) if plan.edits else NOTHING
 

@@ -252,6 +252,19 @@ def test_a_turn_of_many_calls_still_reads_what_the_turn_before_wrote(number, col
     assert post(provider, third.body).read > seen.read + seen.written
 
 
+@case("B23")
+@pytest.mark.parametrize("number", [5, 14, 40])
+def test_marks_go_on_where_the_client_began_them_however_short_the_prompt(number):
+    """Some mark lies within reach of the part that carried the last one, though hardly anything is cached yet."""
+    proxy = Proxy()
+    proxy.send(body(user(text("Read all sensors.", **MARK))))
+    request = body(user(text("Read all sensors.")), *parallel(number, size=8))
+    out = sent(proxy.send(request))
+    marked = [at for at, block in enumerate(blocks(out)) if "cache_control" in block]
+    assert marked and min(marked) <= 20 and len(marks(out)) <= 4
+    assert unmarked(blocks(out)) == unmarked(blocks(request))
+
+
 @case("B25")
 @pytest.mark.parametrize("policy", ["careful", "frugal", "anchors"])
 @pytest.mark.parametrize(
