@@ -157,15 +157,18 @@ def text(explanation: Explanation) -> str:
         lines.append(f"not sent, a law would break: {explanation.broken}")
     lines += ["", "edits" if explanation.edits else "no edits"]
     lines += [
-        f"  {edit.stage:<12} {edit.action:<14} {edit.place:<28} {edit.reason}{_tokens(edit)}"
+        f"  {edit.stage:<12} {edit.place:<24} {edit.action}: {edit.reason}{_tokens(edit)}"
         for edit in explanation.edits
     ]
     if explanation.held:
         lines += ["", "held back"]
-        lines += [f"  {held.stage:<12} {held.targets} results: {held.reason}" for held in explanation.held]
-    lines += ["", "the prompt is made of"]
+        lines += [
+            f"  {held.stage:<12} {held.targets} result{'s' if held.targets != 1 else ''}: {held.reason}"
+            for held in explanation.held
+        ]
+    lines += ["", "the prompt is made of"] if explanation.structure else []
     lines += [
-        f"  {source:<16} {share:7.1%}  {'#' * round(share * 40)}"
+        f"  {source:<16} {share:7.1%}  {'#' * round(share * 40)}".rstrip()
         for source, share in explanation.structure.items()
     ]
     if explanation.tool_result_mean_chars is not None:
@@ -175,7 +178,6 @@ def text(explanation: Explanation) -> str:
 
 def _tokens(edit: EditLine) -> str:
     change = edit.tokens_after - edit.tokens_before
-    flags = "".join(
-        f", {word}" for word, on in (("required", edit.required), ("committed", edit.committed)) if on
-    )
-    return f" ({change:+,} tokens{flags})" if change or flags else ""
+    said = [f"{change:+,} tokens"] * bool(change)
+    said += [word for word, on in (("required", edit.required), ("committed", edit.committed)) if on]
+    return f" ({', '.join(said)})" if said else ""

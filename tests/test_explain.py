@@ -1,0 +1,226 @@
+"""A rewrite explained, as a user sees it in a terminal and as a program reads it."""
+
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+from msgspec import Raw
+
+from proxy.conversation import (
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    source_of,
+)
+from proxy.dialects.anthropic import Anthropic
+from proxy.edits import Held
+from proxy.explain import EditLine, Explanation, HeldLine, explain, structure, text
+from proxy.ledger import Ledger
+from proxy.models import Models
+from proxy.policy import Policy, Stages, load_policy
+from proxy.rewrite import Rewrite, rewrite
+from proxy.stages import Facts
+
+FACTS = Facts(
+    now=0.0,
+    tenant=b"t",
+    model=Models.load().facts("anthropic", "claude-opus-5-5"),
+    upstream="anthropic",
+    strict=True,
+)
+OFF = Policy(name="off", stages=Stages())
+
+
+def body(*messages: dict[str, Any], **members: Any) -> bytes:
+    return orjson.dumps({"model": "claude-opus-5-5", "max_tokens": 1, **members, "messages": list(messages)})
+
+
+def explained(raw: bytes, policy: str = "careful") -> Explanation:
+    chosen = load_policy(policy).choose("anthropic", "", "claude-opus-5-5")
+    return explain(rewrite(raw, Anthropic(), chosen, Ledger(), FACTS), raw)
+
+
+MENDED = body(
+    {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Go."}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "tool_use", "id": "a.1", "name": "run", "input": {}},
+            {"type": "text", "text": "Running NULL."},
+        ],
+    },
+    {"role": "user", "content": "Never mind."},
+    tools=[{"name": "run", "input_schema": {"type": "object"}}],
+).replace(b"NULL", rb"\u0000")
+
+
+def test_a_terminal_shows_what_was_done_where_and_why() -> None:
+    """One line an edit: stage, place, what, why, and what it costs."""
+    assert text(explained(MENDED)) == (
+        "policy careful: 365 bytes in, 522 out\n"
+        "\n"
+        "edits\n"
+        "  encoding     body                     mend 1: lone surrogate or NUL [A4] (required)\n"
+        "  encoding     messages[1].content[0]   replace: id the upstream refuses (required)\n"
+        "  normalize    messages[0].content[0]   remove: blank text [A14] (-6 tokens, required)\n"
+        "  balance      messages[1].content[1]   move before messages[1].content[0]: text before calls [A20 F1]"
+        " (required)\n"
+        "  balance      messages[2].content[0]   insert before: call without a result [A20 F1]"
+        " (+15 tokens, required)\n"
+        "\n"
+        "the prompt is made of\n"
+        "  tool_result        24.8%  ##########\n"
+        "  tool_call          22.3%  #########\n"
+        "  tools              19.4%  ########\n"
+        "  user               16.9%  #######\n"
+        "  assistant          16.5%  #######\n"
+        "  a tool result is 60 bytes on average"
+    )
+
+
+def test_a_sound_body_is_said_to_be_unchanged() -> None:
+    """By the object, not by its bytes."""
+    raw = body({"role": "user", "content": "Go."})
+    assert text(explained(raw)) == (
+        f"policy careful: {len(raw)} bytes in, {len(raw)} out, unchanged\n"
+        "\n"
+        "no edits\n"
+        "\n"
+        "the prompt is made of\n"
+        "  user              100.0%  ########################################"
+    )
+
+
+def test_an_explanation_is_a_document() -> None:
+    """Places are those of the client's body; marks are set and taken away."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    raw = body(
+        {"role": "user", "content": "Go."},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "c2ln", **mark},
+                {"type": "text", "text": "Yes."},
+            ],
+        },
+        {"role": "user", "content": "More."},
+        system=[{"type": "text", "text": "Look after a greenhouse. " * 400}],
+    )
+    found = explained(raw)
+    assert [(edit.place, edit.action) for edit in found.edits] == [
+        ("messages[1].content[0]", "unmark"),
+        ("messages[0].content[0]", "mark"),
+        ("messages[2].content[0]", "mark"),
+        ("system[0]", "mark"),
+    ]
+    assert found.edits[0] == EditLine(
+        stage="breakpoints",
+        action="unmark",
+        place="messages[1].content[0]",
+        reason="client mark where none may stand [A15]",
+        tokens_before=23,
+        tokens_after=23,
+        required=True,
+        committed=False,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Explanation) == found
+
+
+def test_what_we_put_in_has_no_place_in_the_clients_body() -> None:
+    """An edit of a part of ours says so."""
+    raw = body(
+        {"role": "assistant", "content": "Hello."},
+        {"role": "system", "content": "Be quick."},
+        {"role": "user", "content": "Go."},
+        tools=[{"name": "run", "description": "Runs. " * 2_000}],
+    )
+    found = explained(raw)
+    assert [(edit.place, edit.action) for edit in found.edits if edit.stage != "breakpoints"] == [
+        ("messages[0].content[0]", "insert before"),
+        ("messages[1].content[0]", "replace"),
+        ("messages[1].content[0]", "move before messages[2].content[0]"),
+    ]
+    assert "a part of ours" in [edit.place for edit in found.edits if edit.stage == "breakpoints"]
+
+
+@pytest.mark.parametrize(("targets", "words"), [(1, "1 result:"), (3, "3 results:")])
+def test_what_was_held_back_is_told(targets: int, words: str) -> None:
+    """With what it would have cost."""
+    held = Held(
+        stage="stale",
+        reason="would break 9000 cached tokens",
+        targets=targets,
+        breaks_tokens=9,
+        saves_tokens=3,
+    )
+    found = explain(Rewrite(body=b"x", fallback=b"x", policy=OFF, held=(held,)), b"x")
+    assert found.held == [
+        HeldLine(
+            stage="stale",
+            reason="would break 9000 cached tokens",
+            targets=targets,
+            breaks_tokens=9,
+            saves_tokens=3,
+        )
+    ]
+    assert f"\n\nheld back\n  stale        {words} would break 9000 cached tokens" in text(found)
+
+
+def test_a_broken_law_is_told() -> None:
+    """The body that would have broken it was not sent; of one that was not read no shares are known."""
+    found = explain(Rewrite(body=b"fallback", fallback=b"", policy=OFF, broken="call without a result"), b"x")
+    assert text(found) == (
+        "policy off: 1 bytes in, 8 out\nnot sent, a law would break: call without a result\n\nno edits"
+    )
+    assert (found.structure, found.tool_result_mean_chars) == ({}, None)
+
+
+PARTS: list[tuple[Part, Role, Source]] = [
+    (Reminder(text="", source=Source.EDITOR, name=""), Role.USER, Source.EDITOR),
+    (Text(text=""), Role.USER, Source.USER),
+    (Text(text=""), Role.META, Source.USER),
+    (Text(text=""), Role.ASSISTANT, Source.ASSISTANT),
+    (Text(text=""), Role.SYSTEM, Source.SYSTEM),
+    (ToolCall(id="", name="", input=b""), Role.ASSISTANT, Source.TOOL_CALL),
+    (ToolResult(call_id="", content=None), Role.USER, Source.TOOL_RESULT),
+    (Reasoning(signature=""), Role.ASSISTANT, Source.REASONING),
+    (Image(media_type="", data_bytes=0), Role.USER, Source.MEDIA),
+    (ToolDefinition(raw=Raw(b"{}"), name=""), Role.META, Source.TOOLS),
+    (Opaque(kind=""), Role.USER, Source.OTHER),
+]
+
+
+@pytest.mark.parametrize(("part", "role", "source"), PARTS)
+def test_every_part_has_a_source(part: Part, role: Role, source: Source) -> None:
+    """People, the model, tools, or one of the harness' injections."""
+    assert source_of(part, role) is source
+
+
+def test_shares_are_of_bytes_and_sum_to_one() -> None:
+    """Largest first; of tool results the mean length is told."""
+    raw = body(
+        {"role": "user", "content": "x" * 18},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": "y" * 18},
+                {"type": "tool_result", "tool_use_id": "t", "content": "y" * 38},
+            ],
+        },
+        system="z" * 8,
+        tools=[{"name": "r"}],
+    )
+    read = Anthropic().read(Anthropic().open(raw))
+    shares, mean = structure(read)
+    assert [*shares] == ["tool_result", "user", "tools", "system"]
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.001)
+    assert mean == (71 + 91) / 2
