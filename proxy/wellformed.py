@@ -20,7 +20,7 @@ def faults(messages: Sequence[Message], rules: Rules, model: ModelFacts, since: 
     written = [message for message in messages[since:] if message.written]
     return frozenset(
         (
-            *_pairing(written, rules),
+            *_pairing(written, rules, whole=since == 0),
             *_ends(written, rules, model, whole=since == 0),
             *_blocks(written, rules, model),
         )
@@ -33,14 +33,14 @@ def _says(message: Message) -> list[Part]:
     ]
 
 
-def _pairing(messages: Sequence[Message], rules: Rules) -> Iterator[str]:
+def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Iterator[str]:
     if not rules.adjacent:
         return
     waiting: list[str] = []
     seen: set[str] = set()
     for place, message in enumerate(messages):
         if is_user_side(message.role):
-            yield from _answers(message, waiting if place else None, rules)
+            yield from _answers(message, waiting if place or whole else None, rules)
             waiting = []
             continue
         if waiting:
@@ -106,7 +106,7 @@ def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Ite
                 ):
                     yield "blank text"
                 case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):
-                    if not re.search(model.tool_id_pattern, name) or len(name) > rules.call_id_max:
+                    if not re.fullmatch(model.tool_id_pattern, name) or len(name) > rules.call_id_max:
                         yield "id refused"
                 case _:
                     pass
