@@ -1,0 +1,153 @@
+"""Recognisers as data: how they are compiled, chosen and applied. What the shipped ones find is in tests/agents."""
+
+import re
+
+import pytest
+from msgspec import Raw, structs
+
+from proxy.agents import Agent, Agents, compile_agent, merged, spans, substitute
+from proxy.conversation import Mark, Message, Reminder, Role, Source, Text, ToolResult
+from proxy.errors import ConfigError
+from proxy.yamlfile import parse
+
+PLAIN = """\
+agent: gardener
+detect:
+  headers:
+    User-Agent: '^gardener/'
+session: [X-Garden]
+subagent: [X-Bed]
+attribution: '^billing:'
+reminders:
+  - {name: weather, source: environment, pattern: 'Weather: '}
+  - {name: any, source: reminder, pattern: '<note>'}
+volatile:
+  - {name: date, where: [reminder, system], pattern: 'on (?P<value>\\w+)', kind: date, announce: on_change}
+  - {name: id, where: [system], pattern: 'id (?P<value>\\d+)'}
+"""
+
+
+def compiled(text: str = PLAIN) -> Agent:
+    return compile_agent(parse(text, "gardener.yaml"))
+
+
+GARDENER = compiled()
+
+
+def test_a_file_becomes_an_agent() -> None:
+    """Names of headers in lower case, patterns compiled."""
+    assert GARDENER == Agent(
+        name="gardener",
+        detect=(("user-agent", re.compile("^gardener/")),),
+        session=("x-garden",),
+        subagent=("x-bed",),
+        attribution=re.compile("^billing:"),
+        reminders=GARDENER.reminders,
+        fields=GARDENER.fields,
+    )
+    assert [(rule.name, pattern.pattern) for rule, pattern in GARDENER.reminders] == [
+        ("weather", "Weather: "),
+        ("any", "<note>"),
+    ]
+    assert compiled("agent: bare\n") == Agent(name="bare")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "says"),
+    [
+        ("detect: {headers: {a: '('}}", "2:23", "not a regular expression"),
+        ("attribution: '['", "2:14", "not a regular expression"),
+        ("reminders: [{name: n, source: editor, pattern: '*'}]", "2:48", "not a regular expression"),
+        ("volatile: [{name: n, where: [system], pattern: 'x'}]", "2:48", r"needs a group \(\?P<value>"),
+        ("volatile: [{name: n, where: [nowhere], pattern: '(?P<value>x)'}]", "2:30", "nowhere"),
+        ("reminders: [{name: n, source: nobody, pattern: x}]", "2:31", "nobody"),
+        ("volatil: []", "2:1", "volatile"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(wrong: str, place: str, says: str) -> None:
+    """Line and column of what is wrong."""
+    with pytest.raises(ConfigError, match=f"gardener.yaml:{place}: .*{says}"):
+        compiled(f"agent: gardener\n{wrong}\n")
+
+
+def test_an_agent_is_known_by_any_of_its_headers() -> None:
+    """Else it is nobody, and the generic fields are looked for."""
+    nobody = Agent(fields=GARDENER.fields)
+    agents = Agents([structs.replace(GARDENER, detect=(*GARDENER.detect, ("x-g", re.compile("."))))], nobody)
+    assert agents.of({"user-agent": "gardener/1"}).name == "gardener"
+    assert agents.of({"x-g": "1", "user-agent": "curl"}).name == "gardener"
+    assert agents.of({"user-agent": "a gardener/1"}) is nobody
+    assert agents.of({}) is nobody
+
+
+def test_of_fields_with_one_name_the_agents_own_wins() -> None:
+    """The generic ones serve where it says nothing."""
+    own = structs.replace(GARDENER.fields[0], pattern=re.compile("(?P<value>own)"))
+    assert merged([own], GARDENER.fields) == (own, GARDENER.fields[1])
+
+
+def test_the_shipped_generic_file_is_for_agents_nobody_knows() -> None:
+    """It has no name, and its fields are every agent's unless it has its own."""
+    agents = Agents.load()
+    assert agents.generic.name == ""
+    names = {field.rule.name for field in agents.generic.fields}
+    assert all(names <= {field.rule.name for field in agent.fields} for agent in agents.known)
+
+
+def test_what_a_harness_put_in_is_told_from_what_a_person_wrote() -> None:
+    """By the beginning of the text, the first pattern that fits; everything else about the part stays."""
+    text = Text(raw=Raw(b"raw"), key=b"key", nth=1, mark=Mark(), size=3, text="Weather: <note>")
+    reminder = Reminder(
+        raw=Raw(b"raw"),
+        key=b"key",
+        nth=1,
+        mark=Mark(),
+        size=3,
+        text="Weather: <note>",
+        source=Source.ENVIRONMENT,
+        name="weather",
+    )
+    person, result = Text(text="The Weather: fine"), ToolResult(call_id="t", content=b'"Weather: "')
+    message = Message(role=Role.USER, parts=(text, person, result))
+    assert GARDENER.recognise(message).parts == (reminder, person, result)
+
+
+@pytest.mark.parametrize("role", [Role.ASSISTANT, Role.TOOL, Role.META])
+def test_only_turns_that_a_harness_writes_are_looked_at(role: Role) -> None:
+    """The model may well say the same words."""
+    message = Message(role=role, parts=(Text(text="Weather: fine"),))
+    assert GARDENER.recognise(message) is message
+
+
+def test_a_message_without_reminders_stays_the_object_it_is() -> None:
+    """So does every message for an agent that has none."""
+    message = Message(role=Role.USER, parts=(Text(text="Hello."),))
+    assert GARDENER.recognise(message) is message
+    weather = Message(role=Role.USER, parts=(Text(text="Weather: fine"),))
+    assert Agent().recognise(weather) is weather
+
+
+def test_a_mask_hides_volatile_values_only() -> None:
+    """Of the fields that stand in reminders: what is left is what the reminder says."""
+
+    def masked(text: str) -> str:
+        return GARDENER.mask(Reminder(text=text, source=Source.REMINDER, name=""))
+
+    assert masked("sun on Monday, id 5") == masked("sun on Tuesday, id 5")
+    assert masked("sun on Monday, id 5") != masked("sun on Monday, id 6")
+    assert masked("nothing") == "nothing"
+
+
+def test_each_occurrence_is_replaced_in_its_turn() -> None:
+    """The text around stays; a match without its value is none."""
+    counted = iter(range(9))
+    pattern = re.compile(r"x(?P<value>\d)?")
+    assert substitute(pattern, "x1 x x2.", lambda value: f"<{next(counted)}{value}>") == "x<01> x x<12>."
+    assert spans(pattern, "x1 x x2.") == ((1, 2), (6, 7))
+    text = "none"
+    assert substitute(pattern, text, str.upper) is text
+
+
+def test_values_that_overlap_are_replaced_once() -> None:
+    """A pattern may look ahead: what was replaced is not looked at again."""
+    assert substitute(re.compile(r"(?=(?P<value>\d\d))"), "a123", lambda _: "-") == "a-3"
