@@ -26,6 +26,7 @@ from .ledger import Ledger
 from .models import Models
 from .rewrite import Rewrite, rewrite
 from .stages import Facts
+from .tokens import estimate, exact
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -188,12 +189,20 @@ def _schema(given: argparse.Namespace) -> int:
 
 def _explain(given: argparse.Namespace) -> int:
     body = _input(given.body)
-    explanation = explain(_rewritten(given, body, Ledger()), body)
+    explanation = explain(_rewritten(given, body, Ledger()), body, _counted)
     if given.json:
         print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
     else:
         print(text(explanation))
     return 0
+
+
+def _counted(raw: bytes) -> int:
+    """Tokens by the vocabulary that comes with the install, estimated where there is none."""
+    try:
+        return exact(raw)
+    except (ImportError, OSError, ValueError):
+        return estimate(raw)
 
 
 def _rewrite(given: argparse.Namespace) -> int:

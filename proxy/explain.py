@@ -5,12 +5,12 @@ Texts name stages, reasons, places and sizes. Content is shown only where the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from msgspec import Struct
 
-from .conversation import Conversation, Role, Source, source_of
+from .conversation import Conversation, Part, Reminder, Role, Source, Text, ToolResult, source_of
 from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
 from .rewrite import Rewrite
 
@@ -48,6 +48,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     edits: list[EditLine]
     held: list[HeldLine]
     structure: dict[str, float]
+    tokens: dict[str, int] = {}
     tool_result_mean_chars: float | None
     broken: str
 
@@ -73,8 +74,34 @@ def structure(conversation: Conversation) -> tuple[dict[str, float], float | Non
     )
 
 
-def explain(rewrite: Rewrite, before: bytes) -> Explanation:
-    """The rewrite of the body `before`, explained."""
+def tokens_by_source(conversation: Conversation, count: Callable[[bytes], int]) -> dict[str, int]:
+    """Tokens of each source as `count` has them, largest first. Media count as they are sent, not as they are seen."""
+    sizes: dict[Source, int] = {}
+    groups: list[tuple[Role, tuple[Part, ...]]] = [
+        (Role.META, conversation.tools),
+        (Role.SYSTEM, conversation.system),
+    ]
+    groups += [(message.role, message.parts) for message in conversation.messages]
+    for role, parts in groups:
+        for part in parts:
+            source = source_of(part, role)
+            sizes[source] = sizes.get(source, 0) + count(_wire(part))
+    ordered = sorted(sizes.items(), key=lambda pair: -pair[1])
+    return {source.value: tokens for source, tokens in ordered if tokens}
+
+
+def _wire(part: Part) -> bytes:
+    match part:
+        case Text(text=said) | Reminder(text=said):
+            return said.encode("utf-8", "surrogatepass")
+        case ToolResult(content=content) if content is not None:
+            return content
+        case _:
+            return bytes(part.raw or part.base or b"")
+
+
+def explain(rewrite: Rewrite, before: bytes, count: Callable[[bytes], int] | None = None) -> Explanation:
+    """The rewrite of the body `before`, explained; with `count`, in tokens too."""
     places = _places(rewrite.read)
     shares, mean = structure(rewrite.sent) if rewrite.sent is not None else ({}, None)
     return Explanation(
@@ -94,6 +121,9 @@ def explain(rewrite: Rewrite, before: bytes) -> Explanation:
             for h in rewrite.held
         ],
         structure=shares,
+        tokens=tokens_by_source(rewrite.sent, count)
+        if count is not None and rewrite.sent is not None
+        else {},
         tool_result_mean_chars=mean,
         broken=rewrite.broken,
     )
@@ -167,13 +197,18 @@ def text(explanation: Explanation) -> str:
             for held in explanation.held
         ]
     lines += ["", "the prompt is made of"] if explanation.structure else []
-    lines += [
-        f"  {source:<16} {share:7.1%}  {'#' * round(share * 40)}".rstrip()
-        for source, share in explanation.structure.items()
-    ]
+    total = sum(explanation.tokens.values())
+    if total:
+        lines += [_share(source, n / total, f"{n:>11,} tokens") for source, n in explanation.tokens.items()]
+    else:
+        lines += [_share(source, share, "") for source, share in explanation.structure.items()]
     if explanation.tool_result_mean_chars is not None:
         lines.append(f"  a tool result is {explanation.tool_result_mean_chars:,.0f} bytes on average")
     return "\n".join(lines)
+
+
+def _share(source: str, share: float, tokens: str) -> str:
+    return f"  {source:<16} {share:7.1%}{tokens}  {'#' * round(share * 40)}".rstrip()
 
 
 def _tokens(edit: EditLine) -> str:
