@@ -13,7 +13,7 @@ what is cached behind that place, and a batch of edits loses what its *first* ed
     gain = read * R                            what it saves in each later turn
     rent = sum of read * R_j * turns_j         what carrying the results has cost since each became stale
 
-(A result that is not cached is carried at full price: its rent runs at 1, and it adds nothing to the cost.)
+(A result that is not cached adds nothing to the cost, so no rent need be counted for it at more than `read`.)
 
 **The best suffix.** With the candidates in prompt order only suffixes are sensible batches: once the prefix is
 broken at a place, all that stands behind it can be reclaimed for nothing. Of all suffixes the best is the one with
@@ -186,7 +186,7 @@ def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0) -> Suf
         behind = max(0.0, cached - one.before)
         saves += one.saves
         within += min(one.saves, behind)
-        rent += (read if behind else 1.0) * one.saves * one.turns
+        rent += read * one.saves * one.turns
         cost = write * (behind - within) - read * behind
         if saves >= needed and (found is None or rent - cost >= found[0]):
             found = (rent - cost, start, behind, saves, cost, rent)
