@@ -48,13 +48,17 @@ def members(raw: Raw | bytes) -> list[tuple[str, Raw]]:
 
 
 def _refuse_twins(raw: Raw | bytes, distinct: int) -> None:
-    """Raise BodyError if the outermost object has more members than `distinct` keys."""
+    """Raise BodyError if the outermost object has more members than `distinct` keys, or is not UTF-8 inside."""
     counts = [0]
 
     def count(pairs: Sequence[tuple[str, object]]) -> None:
         counts[0] = len(pairs)  # called innermost first, so the outermost object is the last one
 
-    json.loads(bytes(memoryview(raw)), object_pairs_hook=count)
+    try:
+        # Numbers stay text: their values do not matter, and Python refuses to convert very long ones.
+        json.loads(bytes(memoryview(raw)), object_pairs_hook=count, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        raise BodyError("not a JSON object: not UTF-8, or nested too deeply") from None
     if counts[0] != distinct:
         raise BodyError("a key stands twice in one JSON object")
 

@@ -114,6 +114,22 @@ def test_what_is_no_array_is_refused(raw: bytes) -> None:
         items(raw)
 
 
+@pytest.mark.parametrize("raw", [b'{"a": "\xff"}', b'{"a": {"\xff":1}}', b'{ "a":["\xc0\xaf"]}'])
+def test_a_spaced_object_that_is_no_utf8_inside_is_refused(raw: bytes) -> None:
+    """Spaces make a doubled key possible, so the whole is looked at: what cannot be decoded is nobody's bug."""
+    with pytest.raises(BodyError, match="not a JSON object"):
+        members(raw)
+
+
+def test_a_spaced_object_opens_whatever_numbers_it_holds() -> None:
+    """A number of more digits than Python converts is text to us."""
+    long = b"9" * 5_000
+    assert members(b'{"a": ' + long + b', "b": 1e999}') == [
+        ("a", msgspec.Raw(long)),
+        ("b", msgspec.Raw(b"1e999")),
+    ]
+
+
 def test_an_object_nested_too_deep_is_refused() -> None:
     """It could not be read, and must not end the process."""
     with pytest.raises(BodyError, match="not a JSON object"):
