@@ -367,9 +367,14 @@ HOSTILE = [  # 200 kB each
     "x-anthropic-billing-header: " + "cch=" * 50_000,
     "\ngitStatus: This is the git status at the start of the conversation. x\nCurrent branch: m\n"
     + "\n\nRecent commits" * 12_000,
+    "\ngitStatus: This is the git status at the start of the conversation. x\nCurrent branch: m\n" * 2_200,
+    "\n# gitStatus\nThis is the git status at the start of the conversation. x\n\nCurrent branch: m\n"
+    * 2_200,
     "\n\nRecent commits:" + "\n0123456 x" * 20_000,
     "git status:\n" * 16_000,
     "Git status:\n" + " M a\n" * 40_000,
+    "git status" + "*" * 200_000,
+    ("git status" + "*" * 500 + " " * 500 + "x\n") * 200,
     "current date and time is " * 8_000,
     "today is " * 22_000,
     "request id: " + "a-" * 100_000,
