@@ -31,6 +31,12 @@ SHORT = 8
 """Bytes of a key kept per part of a branch: enough to tell two parts of one conversation apart."""
 
 
+PROMISE_BYTES = 1200
+"""What a promise takes in memory, about: its edit, the part that this puts in, their places in tables."""
+
+PART_BYTES, EDIT_BYTES = 700, 1500
+"""What a part that was read, and one that was edited, take in memory beside their text, about."""
+
 PromiseId = tuple[Key, str, int]
 
 
@@ -141,7 +147,7 @@ class Recent(Struct, frozen=True):
 
     `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
     with each. `edits` are those of messages. `head`: tools and system as the client wrote them. `reach`: the highest message that an edit across messages
-    was bound to; below it nothing may be reused on its own.
+    was bound to; below it nothing may be reused on its own. `size`: bytes of memory that all this takes, about.
     """
 
     client: tuple[Message, ...]
@@ -206,10 +212,20 @@ class Store(Protocol):
 
 
 class Ledger:
-    """All branches of a process, bounded by conversations and by the bytes of recent requests."""
+    """All branches of a process, bounded by conversations and by the memory that they and recent requests take.
+
+    A recent request takes some 3.5 times its own bytes, a branch some 0.7 times. What goes first was not used longest:
+    a request then is read anew, which takes longer and changes nothing; a branch comes back from the store with its
+    root, or its conversation is one first met in mid-life.
+    """
 
     def __init__(
-        self, store: Store | None = None, *, conversations: int = 4000, recent_bytes: int = 96 << 20
+        self,
+        store: Store | None = None,
+        *,
+        conversations: int = 4000,
+        recent_bytes: int = 112 << 20,
+        branch_bytes: int = 64 << 20,
     ) -> None:
         self._store = store
         self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
@@ -222,6 +238,10 @@ class Ledger:
         self._conversations = conversations
         self._recent_limit = recent_bytes
         self._recent_bytes = 0
+        self._weights: OrderedDict[Key, tuple[Key, int]] = OrderedDict()
+        self._loaded: list[Branch] = []
+        self._branch_limit = branch_bytes
+        self._branch_bytes = 0
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -234,6 +254,7 @@ class Ledger:
             )
             if known:
                 self._roots[root] = known
+                self._loaded += sorted(known.values(), key=lambda branch: branch.touched)
         return known
 
     def place(self, keys: bytes, root: Key, session: str, call_ids: Iterable[str], *, opening: bool) -> Place:
@@ -245,15 +266,21 @@ class Ledger:
         """
         ids = set(call_ids)
         best: tuple[tuple[int, bool, bool, bool, float], Branch, int] | None = None
-        for branch in self.branches(root).values():
+        least = b""
+        for branch in tuple(self.branches(root).values()):
+            if not branch.keys.startswith(least):
+                continue  # hundreds of conversations may begin with one reminder
+            mine = bool(session) and branch.session == session
+            if opening and not mine and (len(keys) != len(branch.keys) or branch.answered):
+                continue
             common = _common(branch.keys, keys)
             whole = common * SHORT == len(branch.keys)
-            mine = bool(session) and branch.session == session
-            if opening and not mine and not (whole and len(keys) == len(branch.keys) and not branch.answered):
+            if opening and not mine and not whole:
                 continue
             rank = (common, mine, not ids.isdisjoint(branch.answers), whole, branch.touched)
             if common and (best is None or rank > best[0]):
                 best = (rank, branch, common)
+                least = keys[: common * SHORT]
         if best is None:
             return Place(branch=None, common=0, broke=False)
         _, branch, common = best
@@ -364,6 +391,9 @@ class Ledger:
             self._file(commit.recall, structs.replace(commit.recent, branch=branch_id))
         if self._store is not None:
             self._store.save(branch, tuple(p for ps in promises.values() for p in ps) if fresh else added)
+        while self._loaded:
+            self._weigh(self._loaded.pop(0))
+        self._weigh(branch)
         self._bound()
         return ticket
 
@@ -438,6 +468,7 @@ class Ledger:
         if latest and not any(other.branch == branch.id for other in self._flying.values()):
             if ticket.before is None:
                 del known[branch.id]
+                self._unweigh(branch.id)
                 if self._store is not None:
                     self._store.strike(
                         structs.replace(branch, keys=b""),
@@ -477,9 +508,28 @@ class Ledger:
         else:
             del self._recent[name]
 
+    def _weigh(self, branch: Branch) -> None:
+        """Note what a branch takes, as the one used last."""
+        self._unweigh(branch.id)
+        size = len(branch.keys) + PROMISE_BYTES * len(branch.promises)
+        self._weights[branch.id] = (branch.root, size)
+        self._branch_bytes += size
+
+    def _unweigh(self, branch: Key) -> None:
+        _, size = self._weights.pop(branch, (NO_KEY, 0))
+        self._branch_bytes -= size
+
     def _bound(self) -> None:
+        while self._branch_bytes > self._branch_limit and len(self._weights) > 1:
+            branch, (root, _) = next(iter(self._weights.items()))
+            self._unweigh(branch)
+            known = self._roots.get(root, {})
+            known.pop(branch, None)
+            if not known:
+                self._roots.pop(root, None)
         while len(self._roots) > self._conversations:
-            self._roots.popitem(last=False)
+            for branch in self._roots.popitem(last=False)[1]:
+                self._unweigh(branch)
         while len(self._sessions) > self._conversations:
             self._sessions.popitem(last=False)
 

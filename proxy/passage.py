@@ -19,7 +19,7 @@ from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCa
 from .dialects import Dialect, Opened
 from .edits import Edit, Target, target_of
 from .identity import chain, digest, origin
-from .ledger import SHORT, Frozen, Ledger, Place, Recent, head, keyed, packed
+from .ledger import EDIT_BYTES, PART_BYTES, SHORT, Frozen, Ledger, Place, Recent, head, keyed, packed
 from .stages.view import Facts, Region
 
 
@@ -58,8 +58,8 @@ class Passage(Struct, frozen=True, kw_only=True):
             self, place=place, frozen=Frozen(), regions=regions, first=0, recent=None, shared=0
         )
 
-    def remembered(self, sent: tuple[Message, ...], edits: Sequence[Edit], reach: int, size: int) -> Recent:
-        """What to take over when the next request comes."""
+    def remembered(self, sent: tuple[Message, ...], edits: Sequence[Edit], reach: int) -> Recent:
+        """What to take over when the next request comes. Texts are held twice: as they were sent, and read."""
         return Recent(
             client=self.client.messages,
             sent=sent,
@@ -69,7 +69,7 @@ class Passage(Struct, frozen=True, kw_only=True):
             head=head(self.client),
             reach=reach,
             branch=NO_KEY,
-            size=size,
+            size=2 * len(self.body) + PART_BYTES * self.counts[-1] + EDIT_BYTES * len(edits),
         )
 
 

@@ -234,7 +234,7 @@ def _closed(
         return Rewrite(body=body, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
     sent = staged.view.conversation
     written = dialect.write(sent) if staged.lasting or staged.passing else passage.body
-    commit = _commit(policy, facts, passage, staged, written, bare=bare, rewritten=content)
+    commit = _commit(policy, facts, passage, staged, bare=bare, rewritten=content)
     if commit is not None and bare and _met(passage, dialect, facts, content=content):
         shown["fallback"] = dialect.without_reasoning(written)
         commit = structs.replace(commit, recovers=True)
@@ -305,7 +305,6 @@ def _commit(
     facts: Facts,
     passage: Passage,
     staged: _Staged,
-    written: bytes,
     *,
     bare: tuple[Promise, ...],
     rewritten: bool,
@@ -339,7 +338,7 @@ def _commit(
         frozen=staged.view.frozen,
         rewritten=rewritten,
         frontier=frontier,
-        recent=passage.remembered(staged.unmarked, staged.lasting, staged.reach, len(written)),
+        recent=passage.remembered(staged.unmarked, staged.lasting, staged.reach),
         recall=passage.name,
     )
 
