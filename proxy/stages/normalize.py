@@ -313,7 +313,7 @@ def _merges(view: View, gone: set[Target]) -> Iterator[Edit]:
     goal: Message | None = None
     messages = view.conversation.messages
     start = view.start - 1
-    while start > 0 and not messages[start].parts:
+    while start > 0 and not _left(messages[start], gone).parts:
         start -= 1
     for at in range(max(0, start), len(messages)):
         message = _left(messages[at], gone)
