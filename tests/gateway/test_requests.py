@@ -161,6 +161,8 @@ def test_an_upload_of_known_length_keeps_it():
     run(scene())
 
 
+PACKED = gzip.compress(MESSAGES, mtime=0)  # the time in its head would be another one in each worker
+
 ENCODERS = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstd.compress}
 
 
@@ -198,7 +200,8 @@ def test_a_changed_compressed_body_leaves_plain(encoding):
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [(b"compress", MESSAGES), (b"zstd", b"no zstd at all"), (b"gzip", gzip.compress(MESSAGES)[:-9])],
+    [(b"compress", MESSAGES), (b"zstd", b"no zstd at all"), (b"gzip", PACKED[:-9])],
+    ids=["unknown", "not what it says", "cut off"],
 )
 def test_a_body_that_does_not_open_passes_as_it_came(encoding, body):
     """Unknown or broken encodings are the provider's to judge; the rewriter is not asked."""
