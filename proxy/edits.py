@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import Struct, structs
 
 from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Reminder, Role, Text, ToolCall
-from .identity import derived, digest, says
+from .identity import derived, digest, plainly, says
 
 
 class Target(Struct, frozen=True):
@@ -275,12 +275,8 @@ def _made(edit: InsertBefore | InsertAfter, part: Part) -> Part:
     """A part of ours gets a key derived from its place and what it says, so that marks and later edits can name it."""
     if part.key != NO_KEY:
         return part
-    said = digest(says(part, _plainly) or b"").hex()
+    said = digest(says(part, plainly) or b"").hex()
     return structs.replace(part, key=derived(edit.target.key, f"{edit.stage}.{edit.target.nth}.{said}"))
-
-
-def _plainly(reminder: Reminder) -> str:
-    return reminder.text
 
 
 def unchanged(edit: Edit, part: Part) -> bool:

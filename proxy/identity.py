@@ -45,6 +45,11 @@ _ALIEN = "\ud800"
 """Begins what no string of a body can begin with: half a pair is never read [A4]."""
 
 
+def plainly(reminder: Reminder) -> str:
+    """A mask that hides nothing."""
+    return reminder.text
+
+
 class _Number(str):
     """A number literal, kept as the text it was."""
 

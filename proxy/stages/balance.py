@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from ..conversation import Image, Message, Part, Reasoning, Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
-from ..identity import canonical, content_says, end_of_turn, is_user_side, says
+from ..identity import canonical, content_says, end_of_turn, is_user_side, plainly, says
 from ..ledger import Promise
 from ..rawjson import encoded, is_array, items
 from .view import Proposal, View, causal, weight
@@ -142,11 +142,7 @@ def _alike(one: Part, other: Part) -> bool:
     """Whether two parts say the same; thinking is what it is, byte for byte."""
     if isinstance(one, Reasoning) or isinstance(other, Reasoning):
         return one.raw is not None and one.raw == other.raw
-    return type(one) is type(other) and says(one, _plainly) == says(other, _plainly)
-
-
-def _plainly(reminder: Reminder) -> str:
-    return reminder.text
+    return type(one) is type(other) and says(one, plainly) == says(other, plainly)
 
 
 def _keeps(turns: _Turns, part: Part, waiting: dict[str, ToolCall], *, last: bool) -> bool:

@@ -67,12 +67,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def propose(view: View, config: Config) -> Proposal:
-    """Marks for this request; nothing where the provider sets its own, and for a delta of a server's history.
-
-    A thread takes marks but its history cannot be seen, and it leaves as it came [A65].
-    """
+    """Marks for this request; nothing where the provider sets its own."""
     model, limit = view.facts.model, min(view.rules.marks, view.facts.model.max_marks)
-    if not model.marks or model.regime != "breakpoints" or limit == 0 or view.conversation.partial:
+    if not model.marks or model.regime != "breakpoints" or limit == 0:
         return NOTHING
     plan = _Plan(view, config, limit)
     plan.repair()

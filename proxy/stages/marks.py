@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from ..conversation import (
-    NO_KEY,
     Conversation,
     Image,
     Mark,
@@ -173,8 +172,6 @@ def carries(part: Part) -> bool:
 
     A call that the server answers is none: without its result it is not done, with it the result is better.
     """
-    if part.key == NO_KEY:
-        return False
     match part:
         case Text(text=text) | Reminder(text=text):
             return not text.isspace() and bool(text)

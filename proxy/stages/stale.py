@@ -83,10 +83,7 @@ class _Stale(Struct, frozen=True):
 
 
 def propose(view: View, config: Config) -> Proposal:
-    """At most one batch, else what was held back and why; and what a stub misses. Where the history lives
-    elsewhere, nothing [A65]."""
-    if view.conversation.partial:
-        return NOTHING
+    """At most one batch, else what was held back and why; and what a stub misses."""
     seen = survey(view)
     says = tuple(words.lower() for words in config.stubs)
     again = causal(stubs.NAME, [*stubs.restored(view, seen, says)])
