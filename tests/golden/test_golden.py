@@ -66,6 +66,12 @@ def hold(file: Path, made: bytes) -> None:
     assert file.read_bytes() == made
 
 
+def expect(file: Path, *suffixes: str) -> None:
+    """These files stand beside a request and no others."""
+    found = {beside.name for beside in file.parent.glob(f"{file.stem}.*")}
+    assert found == {file.name, *(file.with_suffix(suffix).name for suffix in suffixes)}
+
+
 @pytest.mark.parametrize("name", folders(HERE / "anthropic"))
 def test_reading_and_writing(name: str) -> None:
     """Each part is what the listing says; opened and closed again, each block leaves in the client's own bytes."""
@@ -77,11 +83,13 @@ def test_reading_and_writing(name: str) -> None:
             conversation = dialect.read(dialect.open(body))
         except BodyError as error:
             hold(file.with_suffix(".refused.txt"), f"{error}\n".encode())
+            expect(file, ".refused.txt")
             continue
         hold(file.with_suffix(".read.txt"), listing(conversation).encode())
         written = dialect.write(opened(conversation))
         hold(file.with_suffix(".out.json"), written)
         assert listing(dialect.read(dialect.open(written))) == listing(conversation)
+        expect(file, ".read.txt", ".out.json")
 
 
 @pytest.mark.parametrize("name", folders(STAGES))
@@ -99,6 +107,7 @@ def test_stages(name: str) -> None:
         shown = explain(done, body)
         hold(file.with_suffix(".out.json"), done.body)
         hold(file.with_suffix(".edits.json"), lines([*shown.edits, *shown.held]))
+        expect(file, ".out.json", ".edits.json")
         assert (done.body is body) == (not done.edits)
 
 
