@@ -1,7 +1,7 @@
 """The Turn record: one request from arrival to end, and everything we say about it afterwards.
 
-The log line, the metrics, `stet report` and the admin pages are views of this record; nothing else is kept of a
-request. It holds counts, names and ids, never a header's value, a query or a piece of a body.
+The log line, the metrics, the admin pages and what `stet demo` says are views of this record; nothing else is kept of
+a request. It holds counts, names and ids, never a header's value, a query or a piece of a body.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     added_s     our own work before the request went out: opening the body, the rewrite
     ttfb_s      from the request's arrival to the answer's first byte handed to the client
     duration_s  from the request's arrival to its end
+    failed_open  which work of ours failed and was gone past, `fault` the kind of the fault and the place in our code
     """
 
     id: str
@@ -81,6 +82,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     retried: bool = False
     fallback: bool = False
     failed_open: str | None = None
+    fault: str | None = None
     added_s: float = 0.0
     ttfb_s: float | None = None
     duration_s: float = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.demo import demonstrate, faults, plan
+from proxy.demo import demonstrate, faults, plan, run_demo
 from proxy.demo.client import CodingAgent, headers
 from proxy.demo.figures import Edited, Figures, Played, figures
 from proxy.demo.playing import play
@@ -22,6 +22,7 @@ from proxy.errors import StetError
 from proxy.policy import load_policy
 from proxy.simulator import Call, Clock, Exchange, Provider, Reply, Say, Settings, Think, Usage
 from proxy.sse import SseParser
+from proxy.stages import stale
 
 KEYS = ["name", "path", "turns", "refused", "prompt_tokens", "cached_share", "cost", "breaks", "added_ms"]
 
@@ -150,6 +151,30 @@ def test_a_connection_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StetError, match=r"^demo: .*cannot be reached: reset by peer; .*127\.0\.0\.1$"):
         demonstrate("default", Progress(io.StringIO()))
     assert not [thread for thread in threading.enumerate() if thread.name == "demo"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_proxy_that_fails_open_fails_the_demo(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 1, and the first line and the JSON say which fault it was and where, with no content."""
+
+    def fail(view: Any, config: Any) -> Any:
+        raise KeyError("what the person wrote")
+
+    monkeypatch.setattr(stale, "propose", fail)
+    monkeypatch.setattr("proxy.demo.SESSIONS", (CLEAN,))
+    assert run_demo("default", as_json=as_json) == 1
+    out = capsys.readouterr().out
+    assert "what the person wrote" not in out
+    if as_json:
+        (one,) = json.loads(out)["edits"]
+        assert one["failed_open"] == 40
+        assert [fault.partition(":")[0] for fault in one["faults"]] == ["prepare"]
+    else:
+        first, second, *_ = out.splitlines()
+        assert first.startswith("FAILED: in 40 turns stet failed")
+        assert second.startswith("  clean client: prepare: KeyError in rewrite.py:")
 
 
 # -- the play --------------------------------------------------------------------------------------
@@ -291,7 +316,15 @@ def line(name: str, path: Any, *, refused: int = 0, cost: float = 100.0) -> Figu
 
 def edit(name: str, **stages: int) -> Edited:
     return Edited(
-        name=name, stages=stages, left_out=0, batches=0, held=0, thinking=39, thinking_given=39, failed_open=0
+        name=name,
+        stages=stages,
+        left_out=0,
+        batches=0,
+        held=0,
+        thinking=39,
+        thinking_given=39,
+        failed_open=0,
+        faults=[],
     )
 
 

@@ -41,7 +41,7 @@ class Demonstration(Struct, frozen=True):
 
 
 def run_demo(policy: str = "default", *, as_json: bool = False) -> int:
-    """Play all sessions and print what came of it; the exit code.
+    """Play all sessions and print what came of it; the exit code: 1 where the proxy failed and stood aside.
 
     Raises StetError where the policy is wrong or a port cannot be had.
     """
@@ -51,7 +51,7 @@ def run_demo(policy: str = "default", *, as_json: bool = False) -> int:
         msgspec.json.encode(found).decode() if as_json else report(found.policy, found.sessions, found.edits)
     )
     sys.stdout.write(f"{shown}\n")
-    return 0
+    return 1 if any(one.failed_open for one in found.edits) else 0
 
 
 def demonstrate(policy: str, progress: Progress) -> Demonstration:

@@ -64,7 +64,7 @@ class Edited(Struct, frozen=True, kw_only=True):
     batches         turns in which old results were cleared anew
     held            turns in which clearing was put off, as it did not pay yet
     thinking        thinking blocks in the last request, of `thinking_given` that the model had made before it
-    failed_open     turns sent as they came, for a fault of the proxy's
+    failed_open     turns sent as they came, for a fault of the proxy's; `faults` says which, each once
     """
 
     name: str
@@ -75,6 +75,7 @@ class Edited(Struct, frozen=True, kw_only=True):
     thinking: int
     thinking_given: int
     failed_open: int
+    faults: list[str]
 
 
 def figures(name: str, path: Path, played: Played, direct: Played) -> Figures:
@@ -115,6 +116,7 @@ def edited(name: str, played: Played, turns: Sequence[Turn]) -> Edited:
     counted = Counter(stage for report in reports for stage in report.edits)
     stages = {stage: counted[stage] for stage in STAGES if counted[stage]}
     cleared = [0, *(report.edits.get("stale", 0) for report in reports)]
+    faults = [fault for turn in turns if (fault := _fault(turn)) is not None]
     return Edited(
         name=name,
         stages=stages,
@@ -123,10 +125,15 @@ def edited(name: str, played: Played, turns: Sequence[Turn]) -> Edited:
         held=sum(bool(report.held) for report in reports),
         thinking=played.thinking,
         thinking_given=sum(answer.content is not None for answer in played.answers[:-1]),
-        failed_open=sum(_stood_aside(turn) for turn in turns),
+        failed_open=len(faults),
+        faults=list(dict.fromkeys(faults)),
     )
 
 
-def _stood_aside(turn: Turn) -> bool:
-    unread = turn.report is not None and turn.report.unread is not None
-    return unread or turn.fallback or turn.failed_open is not None
+def _fault(turn: Turn) -> str | None:
+    """Why the proxy stood aside in a turn, without a word of what was said in it; None where it did not."""
+    if turn.failed_open is not None:
+        return f"{turn.failed_open}: {turn.fault or 'unknown'}"
+    if turn.fallback:
+        return f"what was sent was refused ({turn.refusal}), the client's own body was taken"
+    return turn.report.unread if turn.report is not None else None

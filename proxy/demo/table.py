@@ -60,10 +60,16 @@ def report(policy: str, sessions: Sequence[Figures], edits: Sequence[Edited]) ->
     lines = [title, "", *_aligned([_HEAD, *map(_row, sessions)], left=2), "", *wrap(_NOTE, _COLUMNS), ""]
     did = [row for one in edits for row in _did(one)]
     lines += [*_aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, _COLUMNS), ""]
+    return "\n".join([*_failures(edits), *lines, *_sum(sessions)])
+
+
+def _failures(edits: Sequence[Edited]) -> list[str]:
+    """What went wrong in the proxy itself, before anything else is said."""
     failed = sum(one.failed_open for one in edits)
-    if failed:
-        lines += [f"In {failed} turns stet failed and the request went out as the client sent it.", ""]
-    return "\n".join([*lines, *_sum(sessions)])
+    if not failed:
+        return []
+    said = f"FAILED: in {failed} turns stet failed, and the request went out as the client sent it."
+    return [*wrap(said, _COLUMNS), *(f"  {one.name}: {fault}" for one in edits for fault in one.faults), ""]
 
 
 def _row(line: Figures) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ..agents import Agents
 from ..conversation import NO_KEY
 from ..dialects import DIALECTS, Dialect, Opened
 from ..edits import by_stage
-from ..errors import BodyError
+from ..errors import BodyError, LawError
 from ..explain import structure
 from ..identity import chain, digest, origin
 from ..ledger import Ledger, Store, Ticket
@@ -105,7 +105,7 @@ class Conversations:
                 commit=False,
                 report=TurnReport(agent=facts.agent.name or None, unread=str(error)),
             )
-        except Exception:
+        except Exception as fault:
             fallback = self._unbound(request.body, dialect, facts)
             if fallback is request.body:
                 raise
@@ -115,7 +115,8 @@ class Conversations:
                 body=fallback,
                 changed=True,
                 commit=False,
-                report=TurnReport(unread="failed open without reasoning"),
+                report=TurnReport(agent=facts.agent.name or None, unread="sent without its reasoning"),
+                fault=fault,
             )
 
     def _prepare(self, request: Incoming, dialect: Dialect, facts: Facts, opened: Opened | None) -> Prepared:
@@ -150,6 +151,7 @@ class Conversations:
             commit=ticket is not None,
             report=_report(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
             memo=_Memo(rewrite=made, ticket=ticket, facts=facts, expected=foreseen),
+            fault=LawError(made.broken) if made.broken else None,
         )
 
     def settle(self, prepared: Prepared, outcome: Outcome) -> Miss | None:

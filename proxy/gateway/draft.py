@@ -8,6 +8,7 @@ import time
 from ..answer import Answer
 from ..turns import Miss, OutcomeName, Turn, TurnReport
 from .exchange import Outcome
+from .fault import named
 from .routes import Route
 
 
@@ -27,6 +28,7 @@ class Draft:
         self.retried = False
         self.fallback = False
         self.failed_open: str | None = None
+        self.fault: str | None = None
         self.added_s = 0.0
         self.ttfb_s: float | None = None
         self.request_bytes: int | None = None
@@ -46,6 +48,11 @@ class Draft:
     def end(self, outcome: OutcomeName) -> None:
         """Say how it ended, where the answer itself does not; the first word counts."""
         self._ended = self._ended or outcome
+
+    def fail_open(self, where: str, fault: BaseException) -> None:
+        """Note a fault of ours that the request goes past; the first one stays."""
+        if self.failed_open is None:
+            self.failed_open, self.fault = where, named(fault)
 
     def first_byte(self) -> None:
         """Note the first byte of the answer."""
@@ -95,6 +102,7 @@ class Draft:
             retried=self.retried,
             fallback=self.fallback,
             failed_open=self.failed_open,
+            fault=self.fault,
             added_s=self.added_s,
             ttfb_s=self.ttfb_s,
             duration_s=self.elapsed(),

@@ -44,7 +44,8 @@ class Prepared(Struct, frozen=True):
     `fallback` is sent instead, once, where the provider refuses the body for its structure; there is one where we
     changed the body, or where an earlier change of ours may be what it is refused for. With `commit` False (a
     request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the rewriter's
-    own: the gateway carries it to `settle` unseen.
+    own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
+    not what it would have been.
     """
 
     body: bytes
@@ -53,6 +54,7 @@ class Prepared(Struct, frozen=True):
     commit: bool = True
     report: TurnReport | None = None
     memo: object = None
+    fault: Exception | None = None
 
 
 class Outcome(Struct, frozen=True):

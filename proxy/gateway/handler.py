@@ -63,6 +63,7 @@ class Handler:
             return self._own_answer(draft, fault.status, str(fault), type(fault).__name__)
         except Exception as fault:  # noqa: BLE001  a bug of ours: one request fails, in words its client can read
             draft.end("error")
+            draft.fail_open("gateway", fault)
             self._journal.failed_open("gateway", fault)
             if draft.begun:
                 if request.transport is not None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from pathlib import Path
-from traceback import extract_tb
-from types import TracebackType
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
 import structlog
 
 from ..turns import Turn
+from .fault import trace
 from .settings import LogFormat
 
 Fields: TypeAlias = dict[str, Any]
@@ -88,6 +86,8 @@ def turn_fields(turn: Turn) -> Fields:
         "retried": turn.retried or None,
         "fallback": turn.fallback or None,
         "failed_open": turn.failed_open,
+        "fault": turn.fault,
+        "unread": report.unread if report else None,
         "usage_fault": turn.usage_fault,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -98,11 +98,7 @@ def fault_fields(fault: BaseException) -> Fields:
 
     Not its message: an exception from the depths of a parser may quote the body.
     """
-    return {"fault": type(fault).__name__, "at": _frames(fault.__traceback__)}
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    return [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in extract_tb(trace)][-12:]
+    return {"fault": type(fault).__name__, "at": trace(fault)}
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

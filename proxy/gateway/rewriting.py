@@ -30,9 +30,10 @@ class Rewriting:
             else:
                 prepared = await self._in_thread(incoming, draft)
         except Exception as fault:  # noqa: BLE001  whatever the rewrite does wrong, the request goes out
-            draft.failed_open = "prepare"
-            self._journal.failed_open("prepare", fault)
-            prepared = Prepared(body=incoming.body, commit=False)
+            prepared = Prepared(body=incoming.body, commit=False, fault=fault)
+        if prepared.fault is not None:
+            draft.fail_open("prepare", prepared.fault)
+            self._journal.failed_open("prepare", prepared.fault)
         draft.added_s += time.perf_counter() - started
         draft.report = prepared.report
         return prepared
@@ -67,6 +68,6 @@ class Rewriting:
             return self._rewriter.settle(prepared, outcome)
         except Exception as fault:  # noqa: BLE001  the answer is already the client's
             if draft is not None:
-                draft.failed_open = draft.failed_open or "settle"
+                draft.fail_open("settle", fault)
             self._journal.failed_open("settle", fault)
             return None
