@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.agents import Agents
-from proxy.errors import ConfigError
+from proxy.errors import ConfigError, StetError
 from proxy.policy import STAGES, Policy, decode_policy, load_policy, policy_schema, shipped_policies
 from proxy.stages import ORDER
 
@@ -169,3 +169,34 @@ def test_the_schema_admits_the_shipped_policies_and_refuses_others() -> None:
         jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"stael": {}}, schema)
+
+
+def test_a_word_that_is_no_policy_is_answered_with_the_names_there_are() -> None:
+    """It was meant as a name, not as a file."""
+    with pytest.raises(
+        StetError, match="policy 'carefull': no such policy, .*careful.*shipped are careful, default"
+    ):
+        load_policy("carefull")
+
+
+def test_what_a_file_extends_is_a_name(tmp_path: Path) -> None:
+    """Or a path, as text."""
+    assert "policy.yaml:1:10: the name of a policy or the path of a file" in fault(
+        tmp_path, "extends: [careful]\n"
+    )
+
+
+def test_a_constant_field_needs_its_value(tmp_path: Path) -> None:
+    """There would be nothing to put there."""
+    rule = "{name: n, where: [system], pattern: '(?P<value>x)', mode: constant}"
+    assert "mode `constant` needs a `value`" in fault(tmp_path, f"relocate: {{rules: [{rule}]}}\n")
+
+
+def test_a_policy_is_chosen_once_for_the_same_request() -> None:
+    """The same object each time, however many others were asked for between."""
+    policies = load_policy("careful")
+    first = policies.choose("anthropic", "", "claude-sonnet-4-5")
+    assert policies.choose("anthropic", "", "claude-sonnet-4-5") is first
+    for number in range(600):
+        policies.choose("anthropic", "", f"model-{number}")
+    assert policies.choose("anthropic", "", "claude-sonnet-4-5") == first
