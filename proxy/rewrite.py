@@ -130,14 +130,18 @@ def _pinned(policy: Policy, passage: Passage, ledger: Ledger, facts: Facts) -> t
         for message in passage.client.messages
         for part in message.parts
     )
-    last = max((frontier.at for frontier in branch.frontiers), default=None)
-    ttl = facts.model.ttl_s
-    cold = last is None or (ttl is not None and facts.now - last > ttl)
+    cold = all(_is_cold(frontier, facts) for frontier in branch.frontiers)
     if cold and not signed:
         return policy, passage.anew()
     encoded = ledger.policy(branch.policy)
     kept = decode_policy(encoded) if encoded is not None else None
     return kept or policy, passage
+
+
+def _is_cold(frontier: Frontier, facts: Facts) -> bool:
+    """Whether the lifetime that the last mark asked for has passed, else the model's [B10]."""
+    lifetime = facts.model.ttl_s if frontier.ttl_s is None else frontier.ttl_s
+    return lifetime is not None and facts.now - frontier.at > lifetime
 
 
 class _Staged(Struct, frozen=True, kw_only=True):
