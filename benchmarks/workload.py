@@ -7,6 +7,7 @@ every turn and with it the bytes of the message that was last before.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -144,7 +145,7 @@ class Session:
             "model": MODEL,
             "system": system(self._rng, head),
             "tools": tools(self._rng, head),
-            "metadata": {"user_id": f"user_1_account__session_{name or 'one'}"},
+            "metadata": {"user_id": json.dumps({"account_uuid": "bench", "session_id": name or "one"})},
             "max_tokens": 32_000,
             "stream": True,
         }

@@ -6,8 +6,8 @@ bytes that were sent before, whatever the policy says by then.
 
 A *branch* is one line of a conversation as it was last sent: the keys of its parts, its promises, the values
 frozen at its start, and a *frontier* for each upstream and model: when a request last succeeded there, and
-what the provider said it cost. A fork or a rewind makes a new branch that starts with all promises; those
-whose anchor is not in its history are never looked up.
+what the provider said it cost. A fork or a rewind makes a new branch that starts with the promises about what
+it shares.
 
 The ledger is memory. A store behind it is asked once per conversation root and told of every change; what it
 cannot do is its own business and never a request's.
@@ -257,12 +257,15 @@ class Ledger:
                 self._loaded += sorted(known.values(), key=lambda branch: branch.touched)
         return known
 
-    def place(self, keys: bytes, root: Key, session: str, call_ids: Iterable[str], *, opening: bool) -> Place:
+    def place(
+        self, keys: bytes, root: Key, session: str, call_ids: Iterable[str], *, opening: bool, asked: int = 0
+    ) -> Place:
         """Where a request with these part keys stands.
 
         Longest common beginning first; among equals the same session, then the answer it continues, then
-        the newest. An `opening` request (no answer in it yet) joins a branch only as its own retry or by its
-        session: another conversation may have begun with the same words.
+        the newest. Another conversation may have begun with the same words: an `opening` request (no answer in
+        it yet) joins a branch only as its own retry or by its session, and one that shares no more than the
+        `asked` parts before the first answer joins none of another session, but where that ends there.
         """
         ids = set(call_ids)
         best: tuple[tuple[int, bool, bool, bool, float], Branch, int] | None = None
@@ -275,7 +278,8 @@ class Ledger:
                 continue
             common = _common(branch.keys, keys)
             whole = common * SHORT == len(branch.keys)
-            if opening and not mine and not whole:
+            other = opening or (common <= asked and bool(session and branch.session))
+            if other and not mine and not whole:
                 continue
             rank = (common, mine, not ids.isdisjoint(branch.answers), whole, branch.touched)
             if common and (best is None or rank > best[0]):
@@ -349,9 +353,10 @@ class Ledger:
         self._roots.move_to_end(commit.root)
         before = known.get(commit.base) if commit.base is not None else None
         made = before.made if before else 0
-        promises, added = _with(before.promises if before else {}, commit.promises, made)
-        number = self._counter = self._counter + 1
         fresh = before is None or commit.fork
+        held = before.promises if before else {}
+        promises, added = _with(_along(held, commit.keys) if fresh else held, commit.promises, made)
+        number = self._counter = self._counter + 1
         branch_id = self._name(commit, number, known) if before is None or fresh else before.id
         known[branch_id] = branch = Branch(
             id=branch_id,
@@ -563,6 +568,16 @@ def _with(
         result[promise.anchor] = (*standing, numbered)
         added.append(numbered)
     return (held if result is None else result), tuple(added)
+
+
+def _along(held: Mapping[Key, tuple[Promise, ...]], keys: bytes) -> Mapping[Key, tuple[Promise, ...]]:
+    """Promises about this history: their anchor is a part of it, or the end of a turn with a part that they edit."""
+    said = {keys[at : at + SHORT] for at in range(0, len(keys), SHORT)}
+    return {
+        anchor: group
+        for anchor, group in held.items()
+        if anchor[:SHORT] in said or any(e.target.key[:SHORT] in said for p in group for e in p.edits)
+    }
 
 
 def _without(

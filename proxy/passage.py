@@ -96,7 +96,9 @@ def enter(
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
-    place = ledger.place(keys, root, facts.session, ids, opening=last < 0)
+    answer = next((at for at, message in enumerate(client.messages) if message.role is Role.ASSISTANT), 0)
+    asked = counts[answer - 1] if answer else 0
+    place = ledger.place(keys, root, facts.session, ids, opening=last < 0, asked=asked)
     first, regions = _regions(client.messages, counts, place, last, facts)
     return Passage(
         body=body,

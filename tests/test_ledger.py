@@ -23,6 +23,7 @@ from proxy.conversation import (
 )
 from proxy.edits import Remove, Target
 from proxy.ledger import (
+    PROMISE_BYTES,
     SHORT,
     Branch,
     Commit,
@@ -254,15 +255,39 @@ def test_a_conversation_is_one_branch() -> None:
     )
 
 
-def test_a_fork_starts_with_all_promises_and_leaves_the_old_branch_as_it_is() -> None:
-    """Those whose anchor is not in its history are never looked up."""
+def test_a_fork_starts_with_the_promises_about_what_it_shares() -> None:
+    """The old branch stays as it is. Else a client that goes back again and again would be remembered ever longer."""
     talk = Talk()
     old = talk.say("abc", promise("a"), promise("c"))
     fork = talk.say("abx", promise("x"))
     assert fork.id != old.id
     assert talk.ledger.branches(ROOT)[old.id] == old
-    assert {*fork.promises} == {key("a"), key("c"), key("x")}
+    assert {*fork.promises} == {key("a"), key("x")}
     assert talk.place("abcd").branch == old
+
+
+def test_a_fork_keeps_what_ends_with_a_turn_that_it_shares() -> None:
+    """Such an anchor is no part of the history; the parts that its edits name are."""
+    talk = Talk()
+    ended = structs.replace(promise("b"), anchor=b"the end of b's turn")
+    talk.say("abc", ended)
+    assert {*talk.say("abx").promises} == {ended.anchor}
+
+
+def test_another_session_that_only_begins_alike_is_none_of_ours() -> None:
+    """Whole projects open with one reminder; what was frozen in one session must not get into another."""
+    talk = Talk()
+    old = talk.say("abc", session="one")
+
+    def place(word: str, session: str, asked: int) -> Place:
+        return talk.ledger.place(keys(word), ROOT, session, (), opening=False, asked=asked)
+
+    nowhere = Place(branch=None, common=0, broke=False)
+    assert place("axy", "two", 1) == nowhere
+    assert place("axy", "one", 1) == Place(branch=old, common=1, broke=True)
+    assert place("axy", "", 1) == Place(branch=old, common=1, broke=True)
+    assert place("abx", "two", 1) == Place(branch=old, common=2, broke=True)
+    assert place("abcd", "two", 3) == Place(branch=old, common=3, broke=False)
 
 
 def test_promises_are_written_once() -> None:
@@ -493,6 +518,30 @@ def test_recent_requests_are_bounded_by_bytes() -> None:
         False,
         True,
     ]
+
+
+def test_branches_are_bounded_by_bytes() -> None:
+    """The one longest not used goes first, with its root where it was the last of it; the newest stays."""
+    ledger = Ledger(branch_bytes=2 * (len(keys("ab")) + PROMISE_BYTES))
+    talk = Talk(ledger)
+    tickets = [
+        ledger.commit(structs.replace(talk.prepare(word, promise(word[0]), base=None), root=root))
+        for word, root in (("ab", b"one"), ("cd", b"two"), ("ef", b"two"))
+    ]
+    assert [*ledger.branches(b"one")] == []
+    assert [*ledger.branches(b"two")] == [ticket.branch for ticket in tickets[1:]]
+    large = talk.say("ghijk", *(promise(letter) for letter in "ghijk"))
+    assert [*ledger.branches(b"two")] == []
+    assert [*ledger.branches(ROOT)] == [large.id]
+
+
+def test_what_the_store_brings_counts_from_the_next_request_on() -> None:
+    """The oldest of it goes."""
+    old, new = (Talk().say(word, promise(word[0])) for word in ("ab", "cd"))
+    new = structs.replace(new, touched=9.0)
+    ledger = Ledger(Notes(new, old), branch_bytes=2 * (len(keys("ab")) + PROMISE_BYTES))
+    newest = Talk(ledger).say("ef", promise("e"))
+    assert {*ledger.branches(ROOT)} == {new.id, newest.id}
 
 
 def test_conversations_are_bounded_by_number() -> None:
