@@ -773,7 +773,7 @@ def edits_of(draw: st.DrawFn, conversation: Conversation) -> list[Edit]:
         for part in message.parts:
             if not draw(st.booleans()):
                 continue
-            edits += draw(st.sampled_from(list(_choices(draw, message, part))))
+            edits += draw(st.sampled_from([*_choices(draw, message, part), []]))
     for part in conversation.system:
         if draw(st.booleans()):
             edits.append(
@@ -791,7 +791,8 @@ def edits_of(draw: st.DrawFn, conversation: Conversation) -> list[Edit]:
 
 def _choices(draw: st.DrawFn, message: Message, part: Part) -> Iterator[list[Edit]]:
     at = target_of(part)
-    yield [Remove(target=at, **WHY)]
+    if message.index:  # what opens the turns stays: a system message that came to stand first would be another
+        yield [Remove(target=at, **WHY)]
     match part:
         case Text():
             yield [Replace(target=at, part=Text(text=draw(texts)), **WHY)]
