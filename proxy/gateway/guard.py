@@ -56,7 +56,10 @@ def host_allowed(host: str, allowed: tuple[str, ...]) -> bool:
 
 def origin_allowed(origin: str, allowed: tuple[str, ...]) -> bool:
     """Whether a browser's `Origin` may speak to us: none of the web's pages but those of this machine or listed."""
-    parts = urlsplit(origin.strip())
+    try:
+        parts = urlsplit(origin.strip())
+    except ValueError:
+        return False  # no browser writes such a one
     if parts.scheme not in {"http", "https"}:
         return True  # `null`, editors' web views, extensions
     name = _bare(parts.netloc)

@@ -136,6 +136,7 @@ def test_the_token_is_asked_for():
         ("localhost:8788", (), 200),
         ("10.1.2.3", (), 200),
         ("127.0.0.1", ("Origin: https://evil.example",), 403),
+        ("127.0.0.1", ("Origin: http://[",), 403),
         ("stet.internal", (), 200),
     ],
 )

@@ -68,6 +68,7 @@ ORIGINS = {
     "https://evil.example": 403,
     "http://localhost.evil.example": 403,
     "http://127.0.0.1.nip.io:8787": 403,
+    "http://[": 403,
     "null": 200,
     "http://localhost:3000": 200,
     "https://127.0.0.1": 200,
