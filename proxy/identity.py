@@ -187,26 +187,28 @@ def _lenient(raw: bytes) -> bytes:
 
 class _Silent(IntEnum):
     """Kinds of parts that say nothing. Each is counted on its own: a blank text that comes or goes, as clients have
-    it, must never be taken for a thought."""
+    it, must not be taken for a thought, nor for the blank turn of somebody else."""
 
     SIGNED = 1
     UNSIGNED = 2
-    BLANK = 3
+    BLANK_ANSWER = 3
+    BLANK_PROMPT = 4
 
 
-Counts = tuple[int, int, int]
+Counts = tuple[int, ...]
 """How many silent parts of each kind stand behind the last part that said something."""
 
-_NONE: Counts = (0, 0, 0)
+_NONE: Counts = (0,) * len(_Silent)
 
 
-def _counted(part: Part, counts: Counts) -> tuple[int, Counts]:
+def _counted(part: Part, role: Role, counts: Counts) -> tuple[int, Counts]:
     """The number of a silent part among those that share its key, and the counts with it."""
-    kind = _Silent.BLANK
     if isinstance(part, Reasoning):
         kind = _Silent.SIGNED if part.signature else _Silent.UNSIGNED
+    else:
+        kind = _Silent.BLANK_ANSWER if role is Role.ASSISTANT else _Silent.BLANK_PROMPT
     before = counts[kind - 1]
-    return before * len(_Silent) + kind, (*counts[: kind - 1], before + 1, *counts[kind:])  # type: ignore[return-value]  # three again
+    return before * len(_Silent) + kind, (*counts[: kind - 1], before + 1, *counts[kind:])
 
 
 def chained(message: Message, key: Key, counts: Counts, mask: Mask) -> tuple[Message, Key, Counts]:
@@ -216,7 +218,7 @@ def chained(message: Message, key: Key, counts: Counts, mask: Mask) -> tuple[Mes
     for part in message.parts:
         said = says(part, mask)
         if said is None:
-            nth, counts = _counted(part, counts)
+            nth, counts = _counted(part, message.role, counts)
         else:
             key, nth, counts = digest(key, role, said), 0, _NONE
         parts.append(structs.replace(part, key=key, nth=nth))
@@ -241,7 +243,7 @@ def _standing(known: Sequence[Message], start: Key) -> tuple[Key, Counts]:
         for part in reversed(message.parts):
             if not part.nth:
                 return part.key, counts
-            _, counts = _counted(part, counts)
+            _, counts = _counted(part, message.role, counts)
     return start, counts
 
 

@@ -295,10 +295,15 @@ def _met(passage: Passage, dialect: Dialect, facts: Facts, *, content: bool) -> 
 
 
 def _settled(messages: Sequence[Message], start: int) -> int:
-    """The last answer before what is new: nothing in front of it can come out of balance by what stands behind."""
+    """The last answer before what is new: nothing in front of it can come out of balance by what stands behind.
+
+    An answer that was emptied is none: what is new may have gone to the turn before it.
+    """
     at = min(start, len(messages)) - 1
     while at > 0 and not (
-        messages[at].role is Role.ASSISTANT and messages[at - 1].role is not Role.ASSISTANT
+        messages[at].role is Role.ASSISTANT
+        and messages[at].written
+        and messages[at - 1].role is not Role.ASSISTANT
     ):
         at -= 1
     return max(0, at)
