@@ -269,17 +269,23 @@ class Ledger:
         """
         ids = set(call_ids)
         best: tuple[tuple[int, bool, bool, bool, float], Branch, int] | None = None
-        least = b""
+        least, answered = b"", keys[: (asked + 1) * SHORT]
         for branch in tuple(self.branches(root).values()):
             if not branch.keys.startswith(least):
                 continue  # hundreds of conversations may begin with one reminder
             mine = bool(session) and branch.session == session
             if opening and not mine and (len(keys) != len(branch.keys) or branch.answered):
                 continue
+            if (
+                session
+                and branch.session
+                and not mine
+                and not branch.keys.startswith(answered[: len(branch.keys)])
+            ):
+                continue
             common = _common(branch.keys, keys)
             whole = common * SHORT == len(branch.keys)
-            other = opening or (common <= asked and bool(session and branch.session))
-            if other and not mine and not whole:
+            if opening and not mine and not whole:
                 continue
             rank = (common, mine, not ids.isdisjoint(branch.answers), whole, branch.touched)
             if common and (best is None or rank > best[0]):
@@ -611,10 +617,10 @@ def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple
 
 
 def head(conversation: Conversation) -> tuple[tuple[str, bytes], ...]:
-    """Tools and system as they stand, each by place and digest: what a provider caches before the turns [B1]."""
+    """Tools and system as they stand, each by place and text: what a provider caches before the turns [B1]."""
     named = [(f"tools.{part.name}", part) for part in conversation.tools if isinstance(part, ToolDefinition)]
     named += [(f"system.{place}", part) for place, part in enumerate(conversation.system)]  # type: ignore[misc]  # of any kind
-    return tuple((name, digest(_wire(part))) for name, part in named)
+    return tuple((name, _wire(part)) for name, part in named)
 
 
 def _wire(part: Part) -> bytes:
@@ -624,7 +630,7 @@ def _wire(part: Part) -> bytes:
 
 def setting(conversation: Conversation) -> bytes:
     """Digest of tools and system as they stand [B1 B12]."""
-    return digest(*(part for _, part in head(conversation)))
+    return digest(*(digest(part) for _, part in head(conversation)))
 
 
 def standing(promises: Iterable[Promise], keys: bytes) -> tuple[Promise, ...]:
