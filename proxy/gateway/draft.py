@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 
@@ -10,6 +11,9 @@ from ..turns import Miss, OutcomeName, Turn, TurnReport
 from .exchange import Outcome
 from .fault import named
 from .routes import Route
+
+_RUN = secrets.token_hex(4)
+_numbers = itertools.count(1)
 
 
 class Draft:
@@ -89,7 +93,7 @@ class Draft:
         upstream = self.route.upstream.name if self.route else None
         model = self.report.model if self.report else None
         return Turn(
-            id=secrets.token_hex(8),
+            id=f"{_RUN}{next(_numbers):08x}",
             started_at=self.started_at,
             method=self.method,
             path=self.path,
