@@ -421,10 +421,12 @@ class Ledger:
         if branch is None:
             return
         if success:
+            self._stand_on(ticket, lambda left: structs.replace(left, answers=answers, answered=True))
             known[branch.id] = branch = _settled(branch, ticket.commit, usage, answers)
             if self._store is not None:
                 self._store.save(branch, ())
         else:
+            self._stand_on(ticket, lambda _: ticket.before)
             self._withdraw(known, branch, ticket)
 
     def abandon(self, ticket: Ticket) -> None:
@@ -472,6 +474,15 @@ class Ledger:
                 self._flying[number] = structs.replace(other, added=(*other.added, *shared))
             left = {name: p for name, p in left.items() if name not in other.carried}
         return tuple(left.values())
+
+    def _stand_on(self, ticket: Ticket, now: Callable[[Branch], Branch | None]) -> None:
+        """Requests that still are on their way and began where this one left the branch: where that is `now`."""
+        for number, other in self._flying.items():
+            left = other.before
+            if other.branch != ticket.branch or left is None or left.answered:
+                continue
+            if left.keys == ticket.commit.keys:
+                self._flying[number] = structs.replace(other, before=now(left))
 
     def _withdraw(self, known: dict[Key, Branch], branch: Branch, ticket: Ticket) -> None:
         struck = self._hand_over(ticket.added)
