@@ -119,30 +119,37 @@ def surroundings(tools: bool) -> st.SearchStrategy[Shown]:
 
 
 def steps(
-    moves: tuple[str, ...] = MOVES, fates: tuple[str, ...] = FATES, people: int = 3, *, tools: bool = True
+    moves: tuple[str, ...] = MOVES,
+    fates: tuple[str, ...] = FATES,
+    people: int = 3,
+    *,
+    tools: bool = True,
+    busy: bool = False,
 ) -> st.SearchStrategy[Step]:
-    """Steps with these moves and fates; `people` clients share the process."""
+    """Steps with these moves and fates; `people` clients share the process; a `busy` model calls tools all the time
+    and gets big results."""
+    kinds = st.sampled_from(("big", "big", "ok", "lost", "error")) if busy else st.sampled_from(RESULTS)
     return st.builds(
         Step,
         who=st.integers(0, people - 1),
         wait=st.integers(0, len(WAITS) - 1),
         move=st.one_of(st.just("none"), st.sampled_from(moves)),
         pick=st.integers(0, 5),
-        results=st.lists(st.sampled_from(RESULTS), max_size=3).map(tuple),
+        results=st.lists(kinds, min_size=int(busy), max_size=3).map(tuple),
         layout=st.sampled_from(LAYOUTS),
         says=st.lists(st.integers(0, len(WORDS) - 1), max_size=2).map(tuple),
         reminder=st.sampled_from(REMINDERS),
         picture=st.booleans(),
         style=styles,
         shown=surroundings(tools),
-        answer=st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
+        answer=st.lists(st.integers(3 if busy else 0, 9), min_size=1, max_size=4).map(tuple),
         fate=st.one_of(st.just("ok"), st.sampled_from(fates)),
     )
 
 
 worlds = st.builds(
     World,
-    policy=st.sampled_from(("careful", "default", "frugal", EAGER)),
+    policy=st.sampled_from(("careful", "default", "frugal", EAGER, EAGER)),
     model=st.sampled_from(("claude-opus-4-5", "claude-opus-5-5", "claude-sonnet-4-6", "claude-opus-4-7")),
     upstream=st.sampled_from(("anthropic", "openrouter", "unknown", "llama.cpp", "vllm")),
     agent=st.sampled_from(("", "claude-code")),
@@ -394,7 +401,7 @@ def _results(call_id: object, kind: str, client: Client) -> list[dict[str, objec
         case "absent":
             return [{"type": "tool_result", "tool_use_id": call_id, "content": []}]
         case "big":
-            return [result(call_id, f"{call_id} line of output\n" * 120)]
+            return [result(call_id, f"{call_id} line of output\n" * 300)]
         case "null":
             return [result(call_id, "with null", is_error=None)]
         case _:

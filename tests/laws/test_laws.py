@@ -21,8 +21,14 @@ from proxy.wellformed import faults
 from tests.laws.driver import DIALECT, HEADERS, Sent, World, complaints, once, policies, run_again
 from tests.laws.sessions import APPENDING, Session, play, steps, worlds
 
-stories = st.lists(steps(), min_size=1, max_size=8)
-appending = st.lists(steps(moves=APPENDING, people=1, tools=False), min_size=2, max_size=8)
+stories = st.one_of(
+    st.lists(steps(), min_size=1, max_size=8),
+    st.lists(steps(people=1, busy=True), min_size=4, max_size=9),
+)
+appending = st.one_of(
+    st.lists(steps(moves=APPENDING, people=1, tools=False), min_size=2, max_size=8),
+    st.lists(steps(moves=APPENDING, people=1, tools=False, busy=True), min_size=4, max_size=9),
+)
 
 
 def tell(words: str) -> None:
@@ -179,7 +185,8 @@ def test_what_was_sent_stands(world, story):
             told(before)
             told(sent)
             where = broken(before, sent, heard=heard and step.move != "empty_answer")
-            committed = any(edit.committed for edit in sent.rewrite.edits)
+            made = sent.rewrite.commit.promises if sent.rewrite.commit is not None else ()
+            committed = any(edit.committed for promise in made for edit in promise.edits)
             assert where is None or committed, where
         if sent.status == 200:
             before, heard = sent, step.fate != "unheard"
@@ -264,8 +271,8 @@ def said(conversation: Conversation) -> set[object]:
             match part:
                 case Text(text=words) if words.strip():
                     found.add((message.role.value, words))
-                case ToolCall(name=name, input=arguments):
-                    found.add((name, repr(orjson.loads(arguments))))
+                case ToolCall(name=name, input=arguments, server=False):
+                    found.add((name, orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS)))
                 case Reasoning(signature=signature) if signature:
                     found.add(signature)
                 case _:
@@ -303,7 +310,7 @@ def said_on_the_wire(body: bytes) -> set[object]:
                         )
                     )
                 case "tool_use" | "server_tool_use":
-                    found.add((block["name"], repr(block["input"])))
+                    found.add((block["name"], orjson.dumps(block["input"], option=orjson.OPT_SORT_KEYS)))
                 case "thinking":
                     found.add(block["signature"])
     return found

@@ -169,6 +169,12 @@ def test_the_last_turn_of_the_user_is_kept_before_a_blank_system_message():
     assert texts(sent(driver)[-1]) == ["(empty message)"]
 
 
+def test_a_blank_added_to_an_answer_is_not_the_blank_prompt_behind_it():
+    """The blank prompt was sent as "(empty message)"; an empty text in the answer before it is another part."""
+    driver = told_again(PLAIN, Step(), Step(says=(6,)), Step(style=EMPTIES))
+    assert [texts(message) for message in sent(driver)][1:3] == [["I will look. 0 é"], ["(empty message)"]]
+
+
 def test_a_number_counts_silent_parts_of_its_own_kind():
     """Blank texts that come and go do not shift the thoughts that an edit names."""
     thought = b'{"type":"thinking","thinking":"hm","signature":"c2ln"}'
@@ -223,6 +229,12 @@ def test_turns_are_merged_across_a_message_that_was_emptied():
     assert [message["role"] for message in sent(driver)] == ["user"]
 
 
+def test_a_turn_that_went_to_an_earlier_one_is_not_missed():
+    """Behind an answer that was emptied nothing is left to write, which is no fault of the history."""
+    driver = told_again(LOCAL, Step(), Step(move="empty_answer", fate="unheard"), Step())
+    assert [message["role"] for message in sent(driver)] == ["user"]
+
+
 def test_results_lost_at_the_very_end_stand_in_one_message():
     """Two calls end the history: both placeholders are in the message right behind them."""
     session = Session(PLAIN)
@@ -255,3 +267,21 @@ def test_applying_nothing_changes_nothing():
 
 def _thought_nowhere() -> Reasoning:
     return Reasoning(signature="s", key=b"nowhere", nth=1)
+
+
+# -- several on their way --------------------------------------------------------------------------------
+
+
+def test_two_requests_on_their_way_and_both_refused():
+    """What was made for the first goes with it, though the second began behind it: the third makes it again."""
+    world = World(upstream="vllm")
+    driver = told_again(
+        world,
+        Step(answer=(7,)),
+        Step(move="foreign_id", reminder="system_after_answer"),
+        Step(fate="slow"),
+        Step(),
+        Step(),
+    )
+    assert [one.status for one in driver.sent] == [200, 400, 400, 400, 400]
+    assert all(message["role"] != "system" for message in sent(driver))
