@@ -224,3 +224,29 @@ def test_shares_are_of_bytes_and_sum_to_one() -> None:
     assert [*shares] == ["tool_result", "user", "tools", "system"]
     assert sum(shares.values()) == pytest.approx(1.0, abs=0.001)
     assert mean == (71 + 91) / 2
+
+
+def test_tokens_are_told_where_they_can_be_counted() -> None:
+    """Of what the model reads: the text, the result's content, the bytes of everything else."""
+    raw = body(
+        {"role": "user", "content": "x" * 18},
+        {"role": "assistant", "content": [{"type": "hologram"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": "y" * 18},
+                {"type": "tool_result", "tool_use_id": "t"},
+            ],
+        },
+        tools=[{"name": "r"}],
+    )
+    policy = Policy(name="off", stages=Stages())
+    found = explain(rewrite(raw, Anthropic(), policy, Ledger(), FACTS), raw, len)
+    assert found.tokens == {"tool_result": 60, "other": 19, "user": 18, "tools": 12}
+    assert text(found).splitlines()[-5:] == [
+        "  tool_result        55.0%         60 tokens  ######################",
+        "  other              17.4%         19 tokens  #######",
+        "  user               16.5%         18 tokens  #######",
+        "  tools              11.0%         12 tokens  ####",
+        "  a tool result is 56 bytes on average",
+    ]

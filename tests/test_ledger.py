@@ -593,6 +593,15 @@ def test_a_conversation_is_loaded_once() -> None:
     assert notes.told == [("load", ROOT)]
 
 
+def test_a_new_branch_never_takes_the_name_of_a_stored_one() -> None:
+    """Another process may have made one at the same time from the same history."""
+    branch = Talk().say("abc")
+    talk = Talk(Ledger(Notes(branch)))
+    ticket = talk.leave("abc", base=None)
+    assert ticket.branch != branch.id
+    assert {*talk.ledger.branches(ROOT)} == {branch.id, ticket.branch}
+
+
 def test_the_store_is_told_of_every_change() -> None:
     """New promises as they are made; all of them for a branch that it does not know yet."""
     notes = Notes()

@@ -187,9 +187,11 @@ def test_what_a_file_extends_is_a_name(tmp_path: Path) -> None:
 
 
 def test_a_constant_field_needs_its_value(tmp_path: Path) -> None:
-    """There would be nothing to put there."""
+    """There would be nothing to put there; and it cannot be told what changed."""
     rule = "{name: n, where: [system], pattern: '(?P<value>x)', mode: constant}"
     assert "mode `constant` needs a `value`" in fault(tmp_path, f"relocate: {{rules: [{rule}]}}\n")
+    told = rule.replace("constant}", "constant, value: '0', announce: on_change}")
+    assert "a constant field hides its changes" in fault(tmp_path, f"relocate: {{rules: [{told}]}}\n")
 
 
 def test_a_policy_is_chosen_once_for_the_same_request() -> None:

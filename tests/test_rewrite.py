@@ -4,9 +4,10 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 
 from proxy.dialects.anthropic import Anthropic
-from proxy.edits import Mend, Remove, Replace, Target, target_of
+from proxy.edits import Mend, PlaceMark, Remove, Replace, Target, target_of
 from proxy.errors import BodyError, LawError
 from proxy.ledger import Ledger
 from proxy.models import Models
@@ -208,3 +209,15 @@ def test_promises_hold_none_of_the_clients_bytes() -> None:
     edits = [edit for promise in made.commit.promises for edit in promise.edits]
     assert [type(edit) for edit in edits] == [Replace]
     assert all((edit.part.raw, edit.part.base) == (None, None) for edit in edits if isinstance(edit, Replace))
+
+
+def test_marks_are_no_content() -> None:
+    """The model reads the same."""
+    remove, mark = (
+        Remove(stage="s", reason="", target=Target(b"")),
+        PlaceMark(stage="s", reason="", target=Target(b""), mark=None),
+    )
+    made = Rewrite(body=b"", fallback=b"", policy=Policy(name="", stages=Stages()))
+    assert [
+        structs.replace(made, edits=edits).content_changed for edits in ((), (mark,), (mark, remove))
+    ] == [False, False, True]
