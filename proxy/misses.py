@@ -20,15 +20,15 @@ from .conversation import (
     ToolCall,
     ToolResult,
 )
+from .edits import Edit
 from .ledger import Branch, Frontier, Recent, head, setting
 from .rewrite import Rewrite
 from .stages import Facts
-from .turns import Miss
+from .turns import NOISE_TOKENS, Miss
 from .usage import Usage
 
-SLACK_TOKENS = 256
 SLACK_SHARE = 0.9
-"""Less than this share of what was expected is a miss; providers round, and our estimate is one."""
+"""Less than this share of what was expected is a miss."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -38,11 +38,14 @@ class Expected(Struct, frozen=True, kw_only=True):
     miss: Miss | None = None
 
 
-def expected(rewrite: Rewrite, before: Branch | None, recent: Recent | None, facts: Facts) -> Expected:
+def expected(
+    rewrite: Rewrite, before: Branch | None, recent: Recent | None, facts: Facts, *, observed: bool = False
+) -> Expected:
     """What this request should find in the cache. Judged before it is sent.
 
     `before`: the branch it goes on from, or, where its history begins otherwise than anything known, the branch
-    its session was last sent along; `recent`: the last request of that branch.
+    its session was last sent along; `recent`: the last request of that branch. `observed`: requests go out as the
+    client wrote them, so that it is its own changes that count.
     """
     if before is None or rewrite.sent is None or rewrite.read is None or not before.frontiers:
         return Expected(tokens=0)
@@ -51,10 +54,11 @@ def expected(rewrite: Rewrite, before: Branch | None, recent: Recent | None, fac
     last = max(before.frontiers, key=lambda frontier: frontier.at)
     same = before.frontier(facts.upstream, rewrite.sent.model)
     if same is None:
-        return Expected(
-            tokens=_held(last), miss=Miss("model", f"last sent to {last.model} at {last.upstream}")
-        )
-    return Expected(tokens=_held(same), miss=_foreseen(rewrite, recent, same, facts))
+        where = f"last sent to {last.model} at {last.upstream}"
+        if last.upstream != facts.upstream:
+            return Expected(tokens=0, miss=Miss("upstream", where))
+        return Expected(tokens=held(last.usage), miss=Miss("model", where))
+    return Expected(tokens=held(same.usage), miss=_foreseen(rewrite, recent, same, facts, observed=observed))
 
 
 def _begun_otherwise(read: Conversation, before: Branch, recent: Recent | None, facts: Facts) -> Expected:
@@ -64,36 +68,52 @@ def _begun_otherwise(read: Conversation, before: Branch, recent: Recent | None, 
     if same is None or beside:
         return Expected(tokens=0)
     return Expected(
-        tokens=_held(same),
+        tokens=held(same.usage),
         miss=Miss("client", first_difference(recent, read) or "the history begins otherwise"),
     )
 
 
-def _held(frontier: Frontier) -> int | None:
-    usage = frontier.usage
+def held(usage: Usage | None) -> int | None:
+    """Tokens in the cache behind a request with this usage; None where the provider did not say."""
     if usage is None or usage.cached is None:
         return None
     return usage.cached + (usage.written or 0)
 
 
-def _foreseen(rewrite: Rewrite, recent: Recent | None, frontier: Frontier, facts: Facts) -> Miss | None:
+def _foreseen(
+    rewrite: Rewrite, recent: Recent | None, frontier: Frontier, facts: Facts, *, observed: bool
+) -> Miss | None:
     assert rewrite.sent is not None
     assert rewrite.read is not None
-    lifetime = frontier.ttl_s or facts.model.ttl_s
-    if lifetime is not None and facts.now - frontier.at > lifetime:
+    if (lifetime := outlived(frontier, facts)) is not None:
         return Miss(
             "expired", f"{facts.now - frontier.at:.0f} s since the last request, kept for {lifetime:.0f} s"
         )
-    if frontier.setting != setting(rewrite.sent):
+    if observed:
+        otherwise = recent is not None and head(rewrite.read) != recent.head
+    else:
+        otherwise = frontier.setting != setting(rewrite.sent)
+    if otherwise:
         return Miss("client", _head_change(rewrite.read, recent))
     if rewrite.place is not None and rewrite.place.broke:
         return Miss("client", first_difference(recent, rewrite.read) or "the history went on otherwise")
-    promises = rewrite.commit.promises if rewrite.commit is not None else ()
-    batch = [edit for promise in promises for edit in promise.edits if edit.committed]
-    if batch:
-        saved = sum(edit.tokens_before - edit.tokens_after for edit in batch)
-        return Miss("ours", f"{batch[0].stage}: {batch[0].reason}, about {saved} tokens lighter from here on")
+    made = () if observed else batch(rewrite)
+    if made:
+        saved = sum(edit.tokens_before - edit.tokens_after for edit in made)
+        return Miss("ours", f"{made[0].stage}: {made[0].reason}, about {saved} tokens lighter from here on")
     return None
+
+
+def outlived(frontier: Frontier, facts: Facts) -> float | None:
+    """The lifetime that has passed since the last request, in seconds; None where it has not."""
+    lifetime = frontier.ttl_s or facts.model.ttl_s
+    return lifetime if lifetime is not None and facts.now - frontier.at > lifetime else None
+
+
+def batch(rewrite: Rewrite) -> tuple[Edit, ...]:
+    """The edits of what was sent before that this request makes for the first time."""
+    promises = rewrite.commit.promises if rewrite.commit is not None else ()
+    return tuple(edit for promise in promises for edit in promise.edits if edit.committed)
 
 
 def _head_change(read: Conversation, recent: Recent | None) -> str:
@@ -106,8 +126,21 @@ def _head_change(read: Conversation, recent: Recent | None) -> str:
         if name not in then:
             return f"{name} is new"
         if now[name] != then[name]:
-            return f"{name} changed"
+            at = _common(then[name], now[name])
+            return f"{name} changed at byte {at} of {len(then[name])}"
     return "the order of tools changed" if [*now] != [*then] else "tools or system changed in what is sent"
+
+
+def _common(then: bytes, now: bytes) -> int:
+    """How many leading bytes are equal."""
+    low, high = 0, min(len(then), len(now))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if then[:middle] == now[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def first_difference(recent: Recent | None, read: Conversation) -> str | None:
@@ -167,9 +200,13 @@ def _kind(part: Part) -> str:
 
 def miss(foreseen: Expected, usage: Usage | None, facts: Facts) -> Miss | None:
     """Why less came from the cache than the provider held; None where it did not, or nothing is known."""
-    if usage is None or usage.cached is None or not foreseen.tokens:
+    if usage is None or usage.cached is None:
         return None
-    if usage.cached >= foreseen.tokens * SLACK_SHARE or foreseen.tokens - usage.cached < SLACK_TOKENS:
+    if foreseen.miss is not None and foreseen.miss.reason == "upstream":
+        return foreseen.miss if usage.cached < NOISE_TOKENS else None
+    if not foreseen.tokens:
+        return None
+    if usage.cached >= foreseen.tokens * SLACK_SHARE or foreseen.tokens - usage.cached < NOISE_TOKENS:
         return None
     if foreseen.miss is not None:
         return foreseen.miss

@@ -60,13 +60,15 @@ class Passage(Struct, frozen=True, kw_only=True):
 
     def remembered(self, sent: tuple[Message, ...], edits: Sequence[Edit], reach: int) -> Recent:
         """What to take over when the next request comes. Texts are held twice: as they were sent, and read."""
+        front = head(self.client)
+        same = self.recent is not None and self.recent.head == front
         return Recent(
             client=self.client.messages,
             sent=sent,
             keys=self.keys,
             counts=self.counts,
             edits=tuple(edits),
-            head=head(self.client),
+            head=self.recent.head if self.recent is not None and same else front,
             reach=reach,
             branch=NO_KEY,
             size=2 * len(self.body) + PART_BYTES * self.counts[-1] + EDIT_BYTES * len(edits),

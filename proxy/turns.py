@@ -27,9 +27,14 @@ rejected     answered by us: too large, not allowed, an upgrade
 passed       a path that carries no turn (models, files...) went through
 """
 
-MissReason: TypeAlias = Literal["ours", "client", "expired", "small", "lookback", "model", "unknown"]
+MissReason: TypeAlias = Literal[
+    "ours", "client", "expired", "small", "lookback", "model", "upstream", "unknown"
+]
 """Why less of the prompt came from the cache than expected: our committed edit, a change by the client, the lifetime
-passed, below the minimum, beyond the lookback, another model, or none of these."""
+passed, below the minimum, beyond the lookback, another model, another upstream, or none of these."""
+
+NOISE_TOKENS = 256
+"""A difference of fewer tokens than this says nothing: providers round, and our estimate is one."""
 
 
 class Miss(Struct, frozen=True):
@@ -44,7 +49,9 @@ class TurnReport(Struct, frozen=True, kw_only=True):
 
     `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
     in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
-    body went out as it came although the policy would have looked at it.
+    body went out as it came although the policy would have looked at it. `observed`: nothing of it was done, it is
+    what would have been; `would_read` then is the share of the prompt that would have come from the cache, by
+    estimate, had all turns been rewritten.
     """
 
     conversation: str | None = None
@@ -58,6 +65,8 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     tool_result_mean_chars: float | None = None
     expected_cached: int | None = None
     unread: str | None = None
+    observed: bool = False
+    would_read: float | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -67,6 +76,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     ttfb_s      from the request's arrival to the answer's first byte handed to the client
     duration_s  from the request's arrival to its end
     failed_open  which work of ours failed and was gone past, `fault` the kind of the fault and the place in our code
+    would_repair  the provider refused the structure of what was only observed, and an edit would have mended it
     """
 
     id: str
@@ -81,6 +91,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     refusal: str | None = None
     retried: bool = False
     fallback: bool = False
+    would_repair: bool = False
     failed_open: str | None = None
     fault: str | None = None
     added_s: float = 0.0
@@ -110,6 +121,24 @@ class Turn(Struct, frozen=True, kw_only=True):
         return min(1.0, self.report.expected_cached / self.usage.prompt)
 
     @property
+    def observed(self) -> bool:
+        """Whether the request went out as it came and its report says what would have been done."""
+        return self.report is not None and self.report.observed
+
+    @property
+    def would_save_tokens(self) -> int | None:
+        """Tokens that would have come from the cache, had what was observed been done, and did not.
+
+        Less than 0 where more came from the cache as it is. None where nothing is known, or it is noise.
+        """
+        if self.report is None or self.report.would_read is None:
+            return None
+        if self.usage is None or not self.usage.prompt or self.usage.cached is None:
+            return None
+        saved = round(self.report.would_read * self.usage.prompt) - self.usage.cached
+        return saved if abs(saved) >= NOISE_TOKENS else None
+
+    @property
     def reclaimed_tokens(self) -> int:
-        """Tokens that the rewrite took out of this request."""
+        """Tokens that the rewrite took out of this request, or would have."""
         return 0 if self.report is None else sum(self.report.reclaimed.values())

@@ -73,6 +73,7 @@ class Talk:
         usage: Usage | None = HELD,
         upstream: str = "anthropic",
         session: str = "",
+        observed: bool = False,
         **members: Any,
     ) -> Expected:
         """What is expected of this request before it leaves; then it leaves and is answered."""
@@ -83,7 +84,7 @@ class Talk:
         made = rewrite(orjson.dumps(body), Anthropic(), self.policy, self.ledger, facts)
         before = made.place.branch if made.place and made.place.branch else self.ledger.latest(session)
         recent = self.ledger.recent_of(before.id) if before is not None else None
-        found = expected(made, before, recent, facts)
+        found = expected(made, before, recent, facts, observed=observed)
         assert made.commit is not None
         self.ledger.settle(self.ledger.commit(made.commit), usage, (), success=True)
         return found
@@ -139,15 +140,25 @@ def test_a_failed_conversation_expects_nothing() -> None:
 
 
 def test_another_model_has_a_cache_of_its_own() -> None:
-    """So has another upstream."""
+    """What the last one held is what was lost."""
     talk = Talk()
     talk.send(*OPENING)
     assert talk.send(*LATER, model="claude-opus-4-5") == Expected(
         tokens=9_000, miss=Miss("model", "last sent to claude-sonnet-4-5 at anthropic")
     )
-    assert talk.send(*LATER, upstream="vllm").miss == Miss(
-        "model", "last sent to claude-opus-4-5 at anthropic"
-    )
+
+
+def test_another_upstream_holds_nothing_yet() -> None:
+    """Nothing is expected of it, and that all is paid there again is said; back at the first one all is as it was."""
+    talk = Talk()
+    talk.send(*OPENING)
+    moved = talk.send(*LATER, upstream="vllm", usage=Usage(prompt=500, cached=400, written=0))
+    assert moved == Expected(tokens=0, miss=Miss("upstream", "last sent to claude-sonnet-4-5 at anthropic"))
+    assert miss(moved, Usage(prompt=9_500, cached=0), talk.facts("vllm")) == moved.miss
+    assert miss(moved, Usage(prompt=9_500, cached=9_000), talk.facts("vllm")) is None
+    more = (*LATER, answer("f"), user("g"))
+    assert talk.send(*more, upstream="vllm").tokens == 400
+    assert talk.send(*more, answer("h"), user("i")) == Expected(tokens=9_000)
 
 
 def test_a_cache_expires() -> None:
@@ -168,11 +179,15 @@ RUN, READ = {"name": "run"}, {"name": "read"}
 @pytest.mark.parametrize(
     ("before", "after", "detail"),
     [
-        ({"system": "Be brief."}, {"system": "Be kind."}, "system.0 changed"),
+        ({"system": "Be brief."}, {"system": "Be kind."}, "system.0 changed at byte 3 of 9"),
         ({"system": "Be brief."}, {"system": []}, "system.0 is gone"),
         ({"tools": [RUN]}, {"tools": [RUN, READ]}, "tools.read is new"),
         ({"tools": [RUN, READ]}, {"tools": [RUN]}, "tools.read is gone"),
-        ({"tools": [RUN]}, {"tools": [{**RUN, "description": "Runs."}]}, "tools.run changed"),
+        (
+            {"tools": [RUN]},
+            {"tools": [{**RUN, "description": "Runs."}]},
+            "tools.run changed at byte 13 of 14",
+        ),
         ({"tools": [RUN, READ]}, {"tools": [READ, RUN]}, "the order of tools changed"),
     ],
 )
@@ -181,6 +196,28 @@ def test_what_stands_before_the_turns_is_named(before: Json, after: Json, detail
     talk = Talk()
     talk.send(*OPENING, **before)
     assert talk.send(*LATER, **after).miss == Miss("client", detail)
+
+
+def test_the_place_of_a_change_is_a_byte() -> None:
+    """Of the text the client wrote, from 0; what was only added or cut off begins where the shorter one ends."""
+    talk = Talk()
+    for system in ("Gärten: 12:00", "Gärten: 12:01", "Gärten: 12:01, and more", "Gärten"):
+        found = talk.send(*OPENING, system=system)
+    details = []
+    for system in ("Garten", "Garten: 12"):
+        found = talk.send(*OPENING, system=system)
+        assert found.miss is not None
+        details.append(found.miss.detail)
+    assert details == ["system.0 changed at byte 1 of 7", "system.0 changed at byte 6 of 6"]
+
+
+def test_what_is_only_observed_is_judged_by_what_the_client_wrote() -> None:
+    """A date that we would have kept still is the client's miss then, and a batch that was not made is none of ours."""
+    talk = Talk(Stages(relocate=relocate.Config()))
+    talk.send(*OPENING, system="Today's date: 2025-12-01", observed=True)
+    assert talk.send(*LATER, system="Today's date: 2025-12-02", observed=True).miss == Miss(
+        "client", "system.0 changed at byte 23 of 24"
+    )
 
 
 def test_what_we_keep_still_is_no_change() -> None:

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
 from msgspec import Raw, Struct, structs
 
 from ..agents import Agents
@@ -21,37 +20,26 @@ from ..dialects import DIALECTS, Dialect, Opened
 from ..edits import by_stage
 from ..errors import BodyError, LawError
 from ..explain import structure
-from ..identity import chain, digest, origin
+from ..identity import chain, origin
 from ..ledger import Ledger, Store, Ticket
-from ..misses import Expected, expected, miss
+from ..misses import Expected, expected, held, miss
 from ..models import Models
+from ..observed import would_be, would_read
 from ..policy import Policies
 from ..rawjson import repair
 from ..rewrite import Rewrite, rewrite
 from ..stages import Facts
 from ..tokens import Calibration
 from ..turns import Miss, TurnReport
-from .exchange import Incoming, Outcome, Prepared, RawHeaders
+from ..usage import Usage
+from .callers import tenant, text_of, user_of
+from .exchange import Incoming, Outcome, Prepared
 
 COUNTING = ("/count_tokens",)
 """Requests that ask what a body would cost: rewritten alike, remembered by nobody [A70]."""
 
-_ROTATING = ("sk-ant-oat", "eyJ")
-"""Beginnings of bearer tokens that are renewed in mid-session and so name nobody."""
-
-
-class _UserId(Struct):
-    account_uuid: str = ""
-    session_id: str = ""
-
-
-class _Metadata(Struct):
-    user_id: str = ""
-
-
-_string = msgspec.json.Decoder(str)
-_metadata = msgspec.json.Decoder(_Metadata)
-_user = msgspec.json.Decoder(_UserId)
+_KEPT = 10_000
+"""Conversations of which something is remembered here."""
 
 
 class _Memo(Struct, frozen=True, kw_only=True):
@@ -88,6 +76,7 @@ class Conversations:
         self._strict = strict
         self._lock = threading.Lock()
         self._rewritten: OrderedDict[bytes, None] = OrderedDict()
+        self._counted: OrderedDict[bytes, Usage] = OrderedDict()
 
     def prepare(self, request: Incoming) -> Prepared:
         """See `exchange.Rewriter`."""
@@ -127,7 +116,9 @@ class Conversations:
             branch = made.place.branch if made.place else None
             before = branch or self.ledger.latest(facts.session)
             recent = self.ledger.recent_of(before.id) if before else None
-            foreseen = expected(made, before, recent, facts)
+            foreseen = expected(made, before, recent, facts, observed=self._observes)
+            if self._observes and before is not None and foreseen.tokens:
+                foreseen = structs.replace(foreseen, tokens=held(self._counted.get(before.id)))
             if counting or made.commit is None:
                 ticket = None
                 break
@@ -149,10 +140,17 @@ class Conversations:
             fallback=None if self._observes or made.fallback is made.body else made.fallback,
             changed=body is not request.body,
             commit=ticket is not None,
-            report=_report(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
+            report=self._reported(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
             memo=_Memo(rewrite=made, ticket=ticket, facts=facts, expected=foreseen),
             fault=LawError(made.broken) if made.broken else None,
+            would_repair=self._observes and any(edit.required for edit in made.edits),
         )
+
+    def _reported(self, made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> TurnReport:
+        report = _report(made, facts, foreseen, turn=turn)
+        if not self._observes:
+            return report
+        return structs.replace(report, observed=True, would_read=would_read(made, facts))
 
     def settle(self, prepared: Prepared, outcome: Outcome) -> Miss | None:
         """See `exchange.Rewriter`."""
@@ -165,20 +163,36 @@ class Conversations:
             if outcome.retried_with_fallback:
                 self.ledger.abandon(memo.ticket)
             else:
-                self.ledger.settle(memo.ticket, usage, answers, success=outcome.succeeded)
+                said = self._would_be(prepared, memo, usage)
+                self.ledger.settle(memo.ticket, said, answers, success=outcome.succeeded)
         if not outcome.succeeded or usage is None:
             return None
         if usage.prompt:
-            self.calibration.observe(memo.facts.model.model, len(memo.rewrite.body) // 4, usage.prompt)
+            sent = prepared.fallback if outcome.retried_with_fallback else prepared.body
+            self.calibration.observe(memo.facts.model.model, len(sent or b"") // 4, usage.prompt)
         return miss(memo.expected, usage, memo.facts)
+
+    def _would_be(self, prepared: Prepared, memo: _Memo, usage: Usage | None) -> Usage | None:
+        """What the ledger is told: where requests are only observed, the usage of what it takes to have been sent.
+
+        What the provider said of the client's own is kept beside it, to know a miss of the client's by.
+        """
+        if not self._observes or memo.ticket is None or usage is None:
+            return usage
+        self._counted[memo.ticket.branch] = usage
+        self._counted.move_to_end(memo.ticket.branch)
+        while len(self._counted) > _KEPT:
+            self._counted.popitem(last=False)
+        read = prepared.report.would_read if prepared.report is not None else None
+        return would_be(memo.rewrite, read, usage, memo.facts)
 
     # -- facts ----------------------------------------------------------------------------------------
 
     def _facts(self, request: Incoming, envelope: Mapping[str, Raw]) -> Facts:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
         agent = self.agents.of(headers)
-        user = _user_id(envelope)
-        model = self.models.facts(self._profile(request), _text(envelope, "model"))
+        user = user_of(envelope)
+        model = self.models.facts(self._profile(request), text_of(envelope, "model"))
         session = " ".join(headers[name] for name in (*agent.session, *agent.subagent) if name in headers)
         return Facts(
             now=request.started_at,
@@ -201,7 +215,7 @@ class Conversations:
     def _note_rewritten(self, root: bytes) -> None:
         self._rewritten[root] = None
         self._rewritten.move_to_end(root)
-        while len(self._rewritten) > 10_000:
+        while len(self._rewritten) > _KEPT:
             self._rewritten.popitem(last=False)
 
     def _unbound(self, body: bytes, dialect: Dialect, facts: Facts) -> bytes:
@@ -231,44 +245,6 @@ def _opened(body: bytes, dialect: Dialect) -> Opened | None:
         return dialect.open(body)
     except BodyError:
         return None
-
-
-def _text(envelope: Mapping[str, Raw], name: str) -> str:
-    try:
-        return _string.decode(envelope[name]) if name in envelope else ""
-    except msgspec.DecodeError:
-        return ""
-
-
-def _user_id(envelope: Mapping[str, Raw]) -> _UserId:
-    """Account and session as an agent names them in its metadata; empty where it does not."""
-    try:
-        return (
-            _user.decode(_metadata.decode(envelope["metadata"]).user_id)
-            if "metadata" in envelope
-            else _UserId()
-        )
-    except msgspec.DecodeError:
-        return _UserId()
-
-
-def tenant(headers: RawHeaders, account: str, upstream: str) -> bytes:
-    """Who pays, as a digest: the account where one is named, else the key, else the upstream alone.
-
-    Caches belong to an organization [B16]; a token that rotates would orphan a conversation in its middle.
-    """
-    if account:
-        return digest(b"account", account.encode())
-    for name, value in headers:
-        lower = name.lower()
-        secret = value.removeprefix(b"Bearer ").removeprefix(b"bearer ")
-        if lower == b"chatgpt-account-id":
-            return digest(b"account", value)
-        if lower in (b"x-api-key", b"x-goog-api-key", b"authorization") and not secret.decode(
-            "latin-1"
-        ).startswith(_ROTATING):
-            return digest(b"key", secret)
-    return digest(b"upstream", upstream.encode())
 
 
 def _report(made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> TurnReport:

@@ -31,6 +31,7 @@ class Draft:
         self.refusal: str | None = None
         self.retried = False
         self.fallback = False
+        self.would_repair = False
         self.failed_open: str | None = None
         self.fault: str | None = None
         self.added_s = 0.0
@@ -105,6 +106,7 @@ class Draft:
             refusal=self.refusal,
             retried=self.retried,
             fallback=self.fallback,
+            would_repair=self.would_repair,
             failed_open=self.failed_open,
             fault=self.fault,
             added_s=self.added_s,

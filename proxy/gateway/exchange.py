@@ -45,7 +45,8 @@ class Prepared(Struct, frozen=True):
     changed the body, or where an earlier change of ours may be what it is refused for. With `commit` False (a
     request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the rewriter's
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
-    not what it would have been.
+    not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
+    that a provider's rules require was not made.
     """
 
     body: bytes
@@ -55,6 +56,7 @@ class Prepared(Struct, frozen=True):
     report: TurnReport | None = None
     memo: object = None
     fault: Exception | None = None
+    would_repair: bool = False
 
 
 class Outcome(Struct, frozen=True):

@@ -160,6 +160,8 @@ class Handler:
             if reply.status == 400 and prepared.fallback is not None:
                 other = _call(request, to, body, prepared.fallback)
                 reply = await self._second_chance(reply, other, draft)
+            elif reply.status == 400 and prepared.would_repair:
+                draft.would_repair = await self._structural(reply, draft)
             tap = tap_for(reply, to.dialect, self._journal) if to.dialect else None
             return await relay(request, reply, tap, draft)
         finally:
@@ -171,9 +173,7 @@ class Handler:
         That is the fallback's where it was taken, and the first one otherwise: its wording is about the request
         the client knows least about, but it came first and clients act on the wording [D9].
         """
-        seen = await reply.peek(LONGEST_REFUSAL)
-        draft.refusal = structural_class(reply.status, _plain_refusal(seen, reply.headers))
-        if draft.refusal is None:
+        if not await self._structural(reply, draft):
             return reply
         draft.retried = True
         try:
@@ -186,6 +186,12 @@ class Handler:
         reply.close()
         draft.fallback = True
         return second
+
+    async def _structural(self, reply: Reply, draft: Draft) -> bool:
+        """Whether a refusal speaks of the request's structure; the client reads it all the same."""
+        seen = await reply.peek(LONGEST_REFUSAL)
+        draft.refusal = structural_class(reply.status, _plain_refusal(seen, reply.headers))
+        return draft.refusal is not None
 
     def _unreachable(self, draft: Draft, fault: UpstreamError) -> web.Response:
         draft.end("unreachable")

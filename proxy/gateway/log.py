@@ -8,36 +8,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
 import structlog
 
 from ..turns import Turn
+from .console import console
 from .fault import trace
 from .settings import LogFormat
 
 Fields: TypeAlias = dict[str, Any]
 Logger: TypeAlias = structlog.typing.FilteringBoundLogger
 
-_RED, _YELLOW, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
-_COLOURS = {
-    "ok": _GREEN,
-    "passed": _DIM,
-    "cancelled": _YELLOW,
-    "refused": _YELLOW,
-    "rejected": _YELLOW,
-    "truncated": _RED,
-    "error": _RED,
-    "unreachable": _RED,
-}
-
 
 def make_logger(form: LogFormat, stream: TextIO | None = None) -> Logger:
-    """Return a logger that writes to `stream`, standard error by default. Colours only on a terminal."""
+    """Return a logger that writes to `stream`, standard error by default. Colours only on a terminal that has them."""
     out = stream or sys.stderr
-    render = _json if form == "json" else _console(colour=out.isatty())
+    render = _json if form == "json" else console(out)
     logger: Logger = structlog.wrap_logger(
         structlog.PrintLogger(out),
         processors=[structlog.processors.add_log_level, _timestamp, render],
@@ -80,6 +69,9 @@ def turn_fields(turn: Turn) -> Fields:
         "stop": turn.stop_reason,
         "edits": (report.edits or None) if report else None,
         "reclaimed_tokens": turn.reclaimed_tokens or None,
+        "observed": turn.observed or None,
+        "would_save_tokens": turn.would_save_tokens,
+        "would_repair": turn.would_repair or None,
         "held": (report.held or None) if report else None,
         "structure": ({k: round(v, 3) for k, v in report.structure.items()} or None) if report else None,
         "tool_result_mean_chars": _rounded(report.tool_result_mean_chars, 0) if report else None,
@@ -113,58 +105,3 @@ def _timestamp(_logger: object, _method: str, event: MutableMapping[str, Any]) -
 
 def _json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
     return msgspec.json.encode(dict(event), enc_hook=str).decode()
-
-
-def _console(*, colour: bool) -> Callable[[object, str, MutableMapping[str, Any]], str]:
-    def render(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-        clock = time.strftime("%H:%M:%S")
-        if event.get("event") == "turn":
-            outcome = str(event.get("outcome", ""))
-            line = f"{clock} {_turn_columns(event)}"
-            tint = _COLOURS.get(outcome, "")
-            return f"{tint}{line}{_PLAIN}" if colour and tint else line
-        shown = {k: v for k, v in event.items() if k not in {"time", "event", "level"}}
-        rest = " ".join(f"{name}={value}" for name, value in shown.items())
-        return f"{clock} {event.get('level', '')} {event.get('event', '')} {rest}".rstrip()
-
-    return render
-
-
-def _turn_columns(event: Mapping[str, Any]) -> str:
-    columns = [
-        f"{event.get('outcome', ''):<11}",
-        f"{event.get('status', '-')!s:<3}",
-        f"{event.get('upstream', '-'):<9}",
-        f"{event.get('model', event.get('path', '')):<24}",
-        f"{event.get('duration_ms', 0) / 1000:>7.2f}s",
-        f"ttfb {event['ttfb_ms'] / 1000:.2f}s" if "ttfb_ms" in event else "",
-        f"+{event.get('added_ms', 0):.1f}ms",
-        _token_column(event),
-    ]
-    named = ("turn", "agent", "error", "refusal", "miss", "edits", "reclaimed_tokens", "held", "failed_open")
-    columns += [f"{name} {_short(event[name])}" for name in named if name in event]
-    if event.get("expected_ratio") is not None:
-        columns.append(f"expected {event['expected_ratio']:.0%}")
-    columns += [name for name in ("retried", "fallback") if event.get(name)]
-    return "  ".join(column for column in columns if column)
-
-
-def _token_column(event: Mapping[str, Any]) -> str:
-    known = [
-        f"{label} {_thousands(event[name])}"
-        for label, name in (("in", "prompt"), ("cached", "cached"), ("written", "written"), ("out", "output"))
-        if name in event
-    ]
-    if "hit_ratio" in event:
-        known.append(f"hit {event['hit_ratio']:.0%}")
-    return " ".join(known)
-
-
-def _thousands(number: int) -> str:
-    return f"{number / 1000:.1f}k" if number >= 10_000 else str(number)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{number}" for name, number in value.items())
-    return str(value)

@@ -11,11 +11,20 @@ from importlib.metadata import version
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from ..turns import Turn
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+
+disable_created_metrics()  # when a counter began is a series more for each, and nobody asks for it
 
 _SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 _ADDED = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -43,9 +52,15 @@ METRICS: Mapping[str, Metric] = {
         "counter", "Tokens by kind: input (uncached), cached, written, output.", ("kind", "upstream")
     ),
     "stet_hit_ratio": Metric("histogram", "Share of the prompt read from the cache.", ("upstream",), _SHARES),
-    "stet_edits_total": Metric("counter", "Edits made, by stage.", ("stage",)),
-    "stet_reclaimed_tokens_total": Metric("counter", "Tokens taken out of requests, by stage.", ("stage",)),
-    "stet_held_total": Metric("counter", "Edits that did not pay yet, by stage.", ("stage",)),
+    "stet_edits_total": Metric(
+        "counter", "Edits by stage: made (mode apply), or only thought of (observe).", ("stage", "mode")
+    ),
+    "stet_reclaimed_tokens_total": Metric(
+        "counter",
+        "Tokens taken out of requests (apply), or that would have been (observe).",
+        ("stage", "mode"),
+    ),
+    "stet_held_total": Metric("counter", "Edits that did not pay yet, by stage.", ("stage", "mode")),
     "stet_breaks_total": Metric("counter", "Cached prefixes that were missed, by reason.", ("reason",)),
     "stet_added_seconds": Metric(
         "histogram", "Our own work before a request went out.", ("dialect",), _ADDED
@@ -128,7 +143,7 @@ class Metrics:
             ("stet_held_total", report.held),
         ):
             for stage, number in counts.items():
-                self._add(name, max(0, number), stage)
+                self._add(name, max(0, number), stage, "observe" if report.observed else "apply")
         if report.tool_result_mean_chars is not None:
             self._observe("stet_tool_result_length", report.tool_result_mean_chars)
 

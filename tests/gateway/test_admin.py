@@ -75,9 +75,9 @@ def test_metrics_follow_the_turns():
                 'stet_hit_ratio_count{upstream="anthropic"}': 1,
                 'stet_hit_ratio_bucket{le="0.5",upstream="anthropic"}': 0,
                 'stet_hit_ratio_bucket{le="0.75",upstream="anthropic"}': 1,
-                'stet_edits_total{stage="relocate"}': 4,
-                'stet_reclaimed_tokens_total{stage="stale"}': 1400,
-                'stet_held_total{stage="compact"}': 2,
+                'stet_edits_total{mode=\"apply\",stage="relocate"}': 4,
+                'stet_reclaimed_tokens_total{mode=\"apply\",stage="stale"}': 1400,
+                'stet_held_total{mode=\"apply\",stage="compact"}': 2,
                 'stet_breaks_total{reason="expired"}': 1,
                 'stet_added_seconds_count{dialect="anthropic"}': 2,
                 'stet_ttfb_seconds_count{upstream="anthropic"}': 2,
@@ -91,6 +91,7 @@ def test_metrics_follow_the_turns():
             }
             assert described >= set(METRICS)
             assert all(name.startswith("stet_") for name in described)
+            assert "_created" not in answer.body.decode()
 
     run(scene())
 

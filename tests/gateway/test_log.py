@@ -4,6 +4,9 @@ import io
 import json
 import re
 
+import pytest
+from msgspec import structs
+
 from proxy.answer import Answer
 from proxy.gateway.log import fault_fields, make_logger, turn_fields
 from proxy.turns import Miss, Turn, TurnReport
@@ -102,26 +105,74 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_console_lines():
-    """Aligned columns; colours on a terminal and nowhere else; the outcome first."""
+def written(turn=TURN, stream=None):
+    """The line of a turn, without its time."""
+    stream = stream or io.StringIO()
+    make_logger("console", stream).info("turn", **turn_fields(turn))
+    return re.sub(r"\d\d:\d\d:\d\d ", "", stream.getvalue(), count=1)
+
+
+def test_console_lines(monkeypatch):
+    """Aligned columns; colours on a terminal and nowhere else; the outcome first, the cause of a miss in words."""
+    for name in ("NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    passed = Turn(id="t", started_at=1.0, method="GET", path="/v1/models", outcome="passed")
     plain, shown = io.StringIO(), Terminal()
     for stream in (plain, shown):
         logger = make_logger("console", stream)
         logger.info("turn", **turn_fields(TURN))
-        logger.info(
-            "turn",
-            **turn_fields(Turn(id="t", started_at=1.0, method="GET", path="/v1/models", outcome="passed")),
-        )
+        logger.info("turn", **turn_fields(passed))
         logger.error("failed_open", where="prepare", at=["a.py:1 f"])
     first, second, third = plain.getvalue().splitlines()
-    assert first[9:].startswith("ok           200  anthropic  claude-opus-5-5  ")
-    assert "in 41.2k cached 40.0k written 1000 out 312 hit 97%" in first
-    assert "turn 7" in first and "edits relocate:1,stale:4" in first and "miss expired" in first
-    assert "expected 99%" in first and "ttfb 0.41s" in first
-    assert second[9:].startswith("passed       -    -          /v1/models")
-    assert third[9:] == "error failed_open where=prepare at=['a.py:1 f']"
+    assert first[9:] == (
+        "ok          200 c1:7       anthropic claude-opus-5-5      1.83s  in 41.2k hit 97% out 312  +3.2ms  "
+        "ttfb 0.41s  miss expired (expected 99%): 7 minutes  edits relocate:1,stale:4  reclaim 9000  held compact:1"
+    )
+    assert second[9:] == "passed      -   -          -         /v1/models           0.00s"
+    assert third[9:] == "error failed_open  where=prepare  at=['a.py:1 f']"
     assert "\x1b" not in plain.getvalue()
     assert [line.startswith("\x1b[") for line in shown.getvalue().splitlines()] == [True, True, False]
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_are_left_out_where_they_are_not_wanted(name, value, monkeypatch):
+    """NO_COLOR and a dumb terminal are listened to; an empty NO_COLOR says nothing."""
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b" in written(stream=Terminal())
+    monkeypatch.setenv(name, value)
+    assert "\x1b" not in written(stream=Terminal())
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_lines_fit_the_terminal(width, monkeypatch):
+    """No line is longer than the terminal is wide, nothing is lost, and an ordinary turn takes one line of 80."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = written(stream=Terminal()).splitlines()
+    assert max(len(line) for line in lines) <= width
+    for said in ("c1:7", "hit 97%", "7 minutes", "relocate:1,stale:4", "compact:1"):
+        assert said in "\n".join(lines)
+    plain = structs.replace(TURN, miss=None, report=TurnReport(conversation="8f3a2c19aabb", number=7))
+    once = written(plain, Terminal())
+    assert once.count("\n") == (1 if width >= 80 else 2)
+    assert once.startswith("ok")
+
+
+def test_what_was_only_observed_says_so():
+    """Nothing that was not done is told as if it were; what it would have saved and mended is told."""
+    report = structs.replace(TURN.report, observed=True, would_read=0.5)
+    usage = structs.replace(TURN.usage, cached=600)
+    observed = structs.replace(TURN, report=report, usage=usage, would_repair=True)
+    fields = turn_fields(observed)
+    assert (fields["observed"], fields["would_save_tokens"], fields["would_repair"]) == (True, 20_000, True)
+    line = written(observed)
+    assert "would edit relocate:1,stale:4" in line
+    assert "would reclaim 9000" in line
+    assert "would save 20.0k" in line
+    assert "would repair" in line
+    assert not {"observed", "would_save_tokens", "would_repair"} & set(turn_fields(TURN))
 
 
 def test_a_fault_is_a_place_and_no_message():

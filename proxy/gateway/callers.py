@@ -1,0 +1,68 @@
+"""Who asks: the account that pays, as a digest and never a key, and what a body says of its user and model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..identity import digest
+from .exchange import RawHeaders
+
+_ROTATING = ("sk-ant-oat", "eyJ")
+"""Beginnings of bearer tokens that are renewed in mid-session and so name nobody."""
+
+
+class UserId(Struct, frozen=True):
+    """Account and session as an agent names them in its metadata."""
+
+    account_uuid: str = ""
+    session_id: str = ""
+
+
+class _Metadata(Struct, frozen=True):
+    user_id: str = ""
+
+
+_string = msgspec.json.Decoder(str)
+_metadata = msgspec.json.Decoder(_Metadata)
+_user = msgspec.json.Decoder(UserId)
+
+
+def text_of(envelope: Mapping[str, Raw], name: str) -> str:
+    try:
+        return _string.decode(envelope[name]) if name in envelope else ""
+    except msgspec.DecodeError:
+        return ""
+
+
+def user_of(envelope: Mapping[str, Raw]) -> UserId:
+    """Account and session as an agent names them in its metadata; empty where it does not."""
+    try:
+        return (
+            _user.decode(_metadata.decode(envelope["metadata"]).user_id)
+            if "metadata" in envelope
+            else UserId()
+        )
+    except msgspec.DecodeError:
+        return UserId()
+
+
+def tenant(headers: RawHeaders, account: str, upstream: str) -> bytes:
+    """Who pays, as a digest: the account where one is named, else the key, else the upstream alone.
+
+    Caches belong to an organization [B16]; a token that rotates would orphan a conversation in its middle.
+    """
+    if account:
+        return digest(b"account", account.encode())
+    for name, value in headers:
+        lower = name.lower()
+        secret = value.removeprefix(b"Bearer ").removeprefix(b"bearer ")
+        if lower == b"chatgpt-account-id":
+            return digest(b"account", value)
+        if lower in (b"x-api-key", b"x-goog-api-key", b"authorization") and not secret.decode(
+            "latin-1"
+        ).startswith(_ROTATING):
+            return digest(b"key", secret)
+    return digest(b"upstream", upstream.encode())
