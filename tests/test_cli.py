@@ -1,11 +1,16 @@
 """The command line, run as people run it: another process, files, standard input and output."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from proxy.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
 
 BODY = {
     "model": "claude-sonnet-4-5",
@@ -118,6 +123,31 @@ def test_a_bad_input_is_one_clear_line(arguments: tuple[str, ...], body: bytes, 
     assert done.returncode == 1
     assert says in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
+
+
+def mentions() -> list[tuple[str, str]]:
+    """Every `stet COMMAND` with the options behind it that the README and the shipped files speak of."""
+    files = [ROOT / "README.md", ROOT / "Dockerfile", *sorted((ROOT / "config").rglob("*.*"))]
+    found = []
+    for file in files:
+        text = file.read_text().replace("\\\n", " ")
+        found += re.findall(r"(?<![\w./-])(?:\.venv/bin/)?stet ([a-z]+)\b([^\n`;]*)", text)
+    return found
+
+
+def test_every_command_that_is_written_about_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """No file of ours sends people to a command, or an option of one, that is not there."""
+    named = mentions()
+    assert {"serve", "demo", "check", "explain", "rewrite", "schema"} <= {command for command, _ in named}
+    for command in {command for command, _ in named}:
+        with pytest.raises(SystemExit) as left:
+            main([command, "--help"])
+        assert left.value.code == 0, command
+        options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+        written = {
+            option for name, rest in named if name == command for option in re.findall(r"--[a-z-]+", rest)
+        }
+        assert written <= options, command
 
 
 def test_without_a_command_the_help_is_shown() -> None:
