@@ -249,11 +249,13 @@ class Ledger:
         """The branches that open with `root`, from memory or the store."""
         known = self._roots.get(root)
         if known is None:
-            known = (
+            known = loaded = (
                 {branch.id: branch for branch in self._store.load(root)} if self._store is not None else {}
             )
-            if known:
-                self._roots[root] = known
+            if loaded:
+                # Two requests may ask the store at once: what the first one got stays, a commit may stand in it.
+                known = self._roots.setdefault(root, loaded)
+            if loaded and known is loaded:
                 self._loaded += sorted(known.values(), key=lambda branch: branch.touched)
         return known
 

@@ -593,6 +593,24 @@ def test_a_conversation_is_loaded_once() -> None:
     assert notes.told == [("load", ROOT)]
 
 
+def test_two_that_load_at_once_share_what_is_known() -> None:
+    """A request that waits for the store does not undo what another one committed meanwhile."""
+    talk = Talk()
+    branch = talk.say("abc", promise("a"))
+
+    class Slow(Notes):
+        def load(self, root: bytes) -> Iterable[Branch]:
+            found = [*super().load(root)]
+            if len(self.told) == 1:  # while the first request waits, a second one is served
+                Talk(ledger).say("abcd", promise("d"))
+            return found
+
+    ledger = Ledger(Slow(branch))
+    after = Talk(ledger)
+    assert after.place("abcde").branch is not None
+    assert after.held("abcde") == [(key("a"), "test"), (key("d"), "test")]
+
+
 def test_a_new_branch_never_takes_the_name_of_a_stored_one() -> None:
     """Another process may have made one at the same time from the same history."""
     branch = Talk().say("abc")

@@ -225,7 +225,7 @@ class Conversations:
         try:
             root = _root(body, dialect, facts)
             if root in self._rewritten or any(
-                branch.rewritten for branch in self.ledger.branches(root).values()
+                branch.rewritten for branch in tuple(self.ledger.branches(root).values())
             ):
                 return dialect.without_reasoning(body)
         except BodyError:
