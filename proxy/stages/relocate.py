@@ -10,6 +10,7 @@ Patterns look into system, tools and recognised reminders. Text of people and to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
@@ -26,6 +27,13 @@ NAME = "relocate"
 # The model reads this frame. Changing it invalidates prompt caches and thinking blocks.
 NOTE = '<system-reminder source="environment">\n{lines}\n</system-reminder>'
 LINE = "{name} is now: {value} (earlier text of this conversation may still show the value it had before)"
+LEFT_OUT = "\n[{more} more characters are left out here]\n"
+
+LONGEST_TOLD = 4000
+"""Characters of a value that are told: what is told stays in the history, and a long status may change every turn."""
+
+# Project text may stand in a value (a commit's subject, a file's name): it must not end the frame it is told in.
+_FRAME_TAG = re.compile(r"<(?=\s{0,8}/?\s{0,8}system-reminder)", re.IGNORECASE)
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,13 +56,15 @@ class _Ground(Struct):
     counts: dict[str, int]
     seen: dict[str, str]
     told: set[tuple[str, str]]
+    adopted: bool
+    """Met in its middle: the provider has seen every field as it stands, and even a constant one stays so."""
 
     def still(self, field: Field, scope: str, value: str) -> str:
         """The value that stands at this occurrence of a field."""
         self.seen[field.rule.name] = value
-        if field.rule.mode == "constant":
-            return field.rule.value or ""
         name = f"{field.rule.name}\0{scope}"
+        if field.rule.mode == "constant" and not self.adopted and name not in self.frozen:
+            return field.rule.value or ""
         at = self.counts[name] = self.counts.get(name, -1) + 1
         known = self.values.setdefault(name, list(self.frozen.get(name, ())))
         if at == len(known):
@@ -67,7 +77,8 @@ def propose(view: View, config: Config) -> Proposal:
     fields = view.fields
     if not fields:
         return Proposal()
-    ground = _Ground(view.frozen.values, {}, {}, {}, set())
+    met = view.place.branch is None and not view.place.broke and view.conversation.last(Role.ASSISTANT) >= 0
+    ground = _Ground(view.frozen.values, {}, {}, {}, set(), met)
     edits = [*_tools(view, fields, ground), *_system(view, config, fields, ground)]
     promises = [*_reminders(view, fields, ground)]
     promises += _announce(view, fields, ground)
@@ -183,7 +194,9 @@ def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterato
         changed.append((name, value))
     if not changed:
         return
-    text = NOTE.format(lines="\n".join(LINE.format(name=name, value=value) for name, value in changed))
+    text = NOTE.format(
+        lines="\n".join(LINE.format(name=name, value=_as_data(value)) for name, value in changed)
+    )
     part = Reminder(text=text, source=Source.ENVIRONMENT, name="announcement", size=len(text.encode()))
     insert = InsertBefore if place.before else InsertAfter
     edit = insert(
@@ -194,6 +207,13 @@ def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterato
         tokens_after=weight(part),
     )
     yield Promise(anchor=place.anchor, stage=NAME, edits=(edit,), announces=tuple(changed))
+
+
+def _as_data(value: str) -> str:
+    """A value as it is told: it cannot end its frame, and has an end of its own."""
+    told = _FRAME_TAG.sub("&lt;", value[:LONGEST_TOLD])
+    more = len(value) - LONGEST_TOLD
+    return f"{told}{LEFT_OUT.format(more=more)}" if more > 0 else told
 
 
 def _first(name: str, ground: _Ground) -> str | None:

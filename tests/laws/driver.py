@@ -122,10 +122,11 @@ class Driver:
         model: str,
         who: int = 0,
         overloaded: bool = False,
+        past: bool = False,
     ) -> Sent:
-        """Rewrite a request, commit it, and ask the provider; its answer is not settled yet."""
+        """Rewrite a request, commit it, and ask the provider; its answer is not settled yet. `past` us it goes raw."""
         facts = self.facts(now, session, model)
-        made, ticket = once(self.ledger, self.world, body, facts)
+        made, ticket = (None, None) if past else once(self.ledger, self.world, body, facts)
         out = body if made is None else made.body
         sent = Sent(body=body, facts=facts, who=who, rewrite=made, out=out, ticket=ticket)
         if overloaded:

@@ -172,8 +172,8 @@ class Session:
             for opening, session in openings
         ]
 
-    def step(self, step: Step) -> Sent:
-        """Act one step out."""
+    def step(self, step: Step, *, past: bool = False) -> Sent:
+        """Act one step out; `past` the proxy it goes straight to the provider."""
         self.now += WAITS[step.wait]
         client = self.clients[step.who]
         if step.move == "other_upstream":
@@ -188,6 +188,7 @@ class Session:
             model=client.model,
             who=step.who,
             overloaded=step.fate == "overloaded",
+            past=past,
         )
         late, self.slow = self.slow, None
         if late is not None:

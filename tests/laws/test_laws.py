@@ -219,6 +219,35 @@ def broken(before: Sent, after: Sent, *, heard: bool) -> str | None:
 
 
 @given(worlds, appending)
+def test_what_was_sent_past_us_is_left_alone(world, story):
+    """A conversation first met in its middle: the provider has seen it raw, and only what is required may change it."""
+    session = Session(world)
+    middle = len(story) // 2
+    before = [session.step(step, past=True) for step in story[:middle]]
+    if not before or before[-1].status != 200 or story[middle - 1].fate == "unheard":
+        return
+    if story[middle].move == "empty_answer":
+        return
+    sent = session.step(story[middle])
+    told(before[-1])
+    told(sent)
+    if sent.rewrite is not None and not any(edit.required for edit in sent.rewrite.edits):
+        raw = orjson.loads(before[-1].out)
+        now = orjson.loads(sent.out)
+        if all(raw[name] == now[name] for name in ("system", "tools")) or _same_front(before[-1], sent):
+            assert broken(before[-1], sent, heard=True) is None
+
+
+def _same_front(before: Sent, after: Sent) -> bool:
+    """Whether the client itself sent the same system and tools, in the same order and spelling."""
+    first, second = (
+        [spot.chain for spot in prompt(sent.body, as_sent=True) if spot.section != "messages"]
+        for sent in (before, after)
+    )
+    return first == second
+
+
+@given(worlds, appending)
 def test_thinking_stays_bound_to_what_was_sent(world, story):
     """A provider that checks prefixes never refuses what a client that only adds sends through us."""
     session = Session(world)

@@ -10,7 +10,7 @@ from proxy.edits import Remove, apply, target_of
 from tests.laws import test_laws as laws
 from tests.laws.client import Shown, text
 from tests.laws.driver import Driver, World
-from tests.laws.sessions import Session, Step, play
+from tests.laws.sessions import EAGER, Session, Step, play
 from tests.laws.spelling import Style
 
 PLAIN = World()
@@ -29,6 +29,7 @@ def told_again(world: World, *story: Step, appends: bool = True) -> Driver:
 
 
 APPENDING = (
+    "test_what_was_sent_past_us_is_left_alone",
     "test_what_was_sent_stands",
     "test_thinking_stays_bound_to_what_was_sent",
     "test_the_fallback_is_bound_to_nothing_it_lacks",
@@ -195,6 +196,19 @@ def _thought(body: bytes) -> Reasoning:
     assert sent_.rewrite is not None and sent_.rewrite.read is not None
     (found,) = (p for m in sent_.rewrite.read.messages for p in m.parts if isinstance(p, Reasoning))
     return found
+
+
+# -- met in its middle -----------------------------------------------------------------------------------
+
+
+def test_a_constant_field_stays_as_seen_where_the_conversation_is_met_in_its_middle():
+    """The provider has cached the path as the client wrote it: a constant is for conversations that begin with us."""
+    session = Session(World(policy=EAGER))
+    session.step(Step(), past=True)
+    for _ in range(2):
+        assert session.step(Step()).rewrite.content_changed is False
+    fresh = play(World(policy=EAGER), [Step()])
+    assert "Working directory: .\n" in orjson.loads(fresh.sent[0].out)["system"][0]["text"]
 
 
 # -- edits on edits --------------------------------------------------------------------------------------
