@@ -31,10 +31,11 @@ def rejection(method: str, target: str, headers: RawHeaders, settings: Settings)
             "form",
             close=True,
         )
-    host = value_of(headers, "host") or ""
-    guarded = not settings.listen.loopback or bool(settings.allowed_hosts)
-    if guarded and not host_allowed(host, settings.allowed_hosts):
-        return Rejection(403, f"host '{_shown(host)}' is not served here; add it to allowed_hosts", "host")
+    host = value_of(headers, "host")
+    if host is not None and not host_allowed(host, settings.allowed_hosts):
+        name = _shown(_bare(host))
+        cure = f"add it with --allowed-host {name}" if name else "name one"
+        return Rejection(403, f"host '{name}' is not served here; {cure} (allowed_hosts in the file)", "host")
     origin = value_of(headers, "origin")
     if origin is not None and not origin_allowed(origin, settings.allowed_hosts):
         return Rejection(403, f"requests from web pages of '{_shown(origin)}' are not served", "origin")
@@ -48,7 +49,7 @@ def host_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     """Whether a `Host` header is one of ours.
 
     Loopback names and plain addresses always are: a page that rebinds its name to our address (DNS rebinding)
-    arrives with its name. Other names must be listed.
+    arrives with its name, on loopback too. Other names must be listed. Only what is no browser leaves the header out.
     """
     name = _bare(host)
     return "*" in allowed or is_loopback(name) or _is_address(name) or name in allowed

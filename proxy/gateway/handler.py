@@ -24,7 +24,7 @@ from .journal import Journal
 from .refusals import LONGEST_REFUSAL, structural_class
 from .relay import relay, tap_for
 from .rewriting import Rewriting
-from .routes import Route, route
+from .routes import Route, misnamed, route
 from .settings import Settings
 from .shapes import error_body
 from .upstream import Call, Reply, UpstreamClient
@@ -85,6 +85,9 @@ class Handler:
             return self._own_answer(
                 draft, refused.status, refused.message, refused.error_type, close=refused.close
             )
+        wrong = misnamed(target, settings.upstreams)
+        if wrong is not None:
+            return self._own_answer(draft, 404, wrong, "unknown_upstream", close=request.body_exists)
         if draft.route is None or draft.path == "/stet" or draft.path.startswith("/stet/"):
             return self._own_answer(draft, 404, f"nothing is served at {draft.path}", "not_found")
         if draft.route.dialect is None:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ..yamlfile import suggestion
 from .exchange import RawHeaders
 from .headers import value_of
 from .values import Upstream
@@ -64,6 +65,11 @@ _FAMILY_HEADERS: tuple[tuple[str, Family], ...] = (
 )
 
 
+_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*")
+_AT_ROOT = re.compile(rf"{_VERSION.pattern}(?:internal)?[/:].*|/chat/completions|/responses")
+"""Endpoints as providers have them below their own URL."""
+
+
 class Route(Struct, frozen=True):
     """Where one request goes. `path` is the raw path the upstream sees below its URL; `dialect` is None for a path
     without a conversation."""
@@ -76,12 +82,15 @@ class Route(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The raw URL, byte for byte as the client wrote its target."""
-        return (
-            f"{self.upstream.url}{self.path}?{self.query}"
-            if self.query
-            else f"{self.upstream.url}{self.path}"
-        )
+        """The raw URL, byte for byte as the client wrote its target.
+
+        A version that both the upstream's URL and the path have (`https://host/v1` and `/v1/messages`) stands once.
+        """
+        base = self.upstream.url
+        version = _VERSION.match(self.path)
+        if version is not None and self.path.startswith("/", version.end()):
+            base = base.removesuffix(version[0])
+        return f"{base}{self.path}?{self.query}" if self.query else f"{base}{self.path}"
 
     @property
     def counts_only(self) -> bool:
@@ -118,6 +127,21 @@ def route(
         dialect=dialect if method == "POST" else None,
         family=family or _own_family(upstream.name),
     )
+
+
+def misnamed(target: str, upstreams: Mapping[str, Upstream]) -> str | None:
+    """What is wrong with a path that begins with the name of no upstream, in front of a known endpoint; else None.
+
+    It would reach the default provider, and with it a key that is meant for another.
+    """
+    path = target.partition("?")[0]
+    first, slash, rest = path[1:].partition("/")
+    if not first or first in upstreams or _VERSION.fullmatch(f"/{first}"):
+        return None
+    if not _AT_ROOT.fullmatch(slash + rest) or any(known.fullmatch(path) for known, _ in _FAMILY_PATHS):
+        return None
+    shown = first[:60].encode("ascii", "replace").decode()
+    return f"no upstream is named '{shown}'{suggestion(first, upstreams)}"
 
 
 def _own_family(name: str) -> Family:

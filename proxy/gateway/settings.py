@@ -126,6 +126,12 @@ def resolve(
                 "upstreams",
                 "write the provider's own URL",
             )
+    if settings.admin is not None and not settings.admin.loopback and settings.admin_token is None:
+        raise SettingsError(
+            f"{settings.admin} can be reached from other machines and would show recent turns to all of them",
+            "admin",
+            "set STET_ADMIN_TOKEN, or listen on 127.0.0.1",
+        )
     if settings.default_upstream not in settings.upstreams:
         known = ", ".join(settings.upstreams)
         raise SettingsError(

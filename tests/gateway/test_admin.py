@@ -39,7 +39,7 @@ def test_health_and_readiness():
             assert (await get(r, "/readyz")).json == {"status": "ready"}
             missing = await get(r, "/nothing")
             assert (missing.status, missing.json) == (404, {"error": "Not Found"})
-            await r.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            await r.ask(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert r.provider.seen[0].line == "GET /metrics HTTP/1.1"
 
     run(scene())
@@ -59,7 +59,7 @@ def test_metrics_follow_the_turns():
             await r.ask(post())
             r.provider.play(respond(b'{"error":{"type":"rate_limit_error"}}', "429 Too Many"))
             await r.ask(post())
-            await r.ask(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nx-api-key: k\r\n\r\n")
+            await r.ask(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nx-api-key: k\r\n\r\n")
             answer = await get(r, "/metrics")
             assert dict(answer.headers)["Content-Type"].startswith("text/plain; version=0.0.4")
             got = samples(answer.body.decode())
@@ -75,9 +75,9 @@ def test_metrics_follow_the_turns():
                 'stet_hit_ratio_count{upstream="anthropic"}': 1,
                 'stet_hit_ratio_bucket{le="0.5",upstream="anthropic"}': 0,
                 'stet_hit_ratio_bucket{le="0.75",upstream="anthropic"}': 1,
-                'stet_edits_total{mode=\"apply\",stage="relocate"}': 4,
-                'stet_reclaimed_tokens_total{mode=\"apply\",stage="stale"}': 1400,
-                'stet_held_total{mode=\"apply\",stage="compact"}': 2,
+                'stet_edits_total{mode="apply",stage="relocate"}': 4,
+                'stet_reclaimed_tokens_total{mode="apply",stage="stale"}': 1400,
+                'stet_held_total{mode="apply",stage="compact"}': 2,
                 'stet_breaks_total{reason="expired"}': 1,
                 'stet_added_seconds_count{dialect="anthropic"}': 2,
                 'stet_ttfb_seconds_count{upstream="anthropic"}': 2,

@@ -174,7 +174,7 @@ def test_no_method_is_tried_again_on_a_fresh_connection(end):
     async def scene():
         async with rig() as r:
             r.provider.play(end)
-            answer = await r.ask(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = await r.ask(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert (answer.status, len(r.provider.seen)) == (502, 1)
 
     run(scene())

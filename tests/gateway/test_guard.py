@@ -102,27 +102,32 @@ HOSTS = {
 }
 
 
+@pytest.mark.parametrize("listen", ["0.0.0.0", "127.0.0.1"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_beyond_loopback_only_known_names_are_served(host):
-    """Addresses and loopback names always; other names when listed, whatever the case and port."""
+def test_only_known_names_are_served(host, listen):
+    """Addresses and loopback names always; other names when listed, whatever the case and port. On loopback too: a page
+    that rebinds its name reaches it through its reader's browser."""
 
     async def scene():
-        async with rig(listen=Address("0.0.0.0", 0), allowed_hosts=("stet.internal",)) as r:
+        async with rig(listen=Address(listen, 0), allowed_hosts=("stet.internal",)) as r:
             raw = post().replace(b"Host: 127.0.0.1", b"Host: " + host.encode())
             answer = await r.ask(raw)
             assert answer.status == HOSTS[host]
+            assert len(r.provider.seen) == (answer.status == 200)
             if answer.status == 403:
-                assert "allowed_hosts" in answer.json["error"]["message"]
+                assert "--allowed-host evil.example (allowed_hosts" in answer.json["error"]["message"]
 
     run(scene())
 
 
-def test_on_loopback_any_name_is_served():
-    """A name for this machine in its own hosts file needs no setting."""
+def test_any_name_is_served_where_all_are_allowed():
+    """`*` takes every name; a client without the header is no browser."""
 
     async def scene():
-        async with rig() as r:
+        async with rig(allowed_hosts=("*",)) as r:
             assert (await r.ask(post().replace(b"Host: 127.0.0.1", b"Host: my-proxy"))).status == 200
+        async with rig() as r:
+            assert (await r.ask(b"GET /v1/models HTTP/1.0\r\nx-api-key: k\r\n\r\n")).status == 200
 
     run(scene())
 

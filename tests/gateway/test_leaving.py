@@ -130,7 +130,7 @@ def test_on_a_path_that_streams_through():
         async with rig() as r:
             r.provider.play(30)
             client = await Client.connect(r.gateway.port)
-            await client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            await client.send(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             await r.provider.arrived.wait()
             await leave_and_check(r, client, r.provider.seen[0])
 

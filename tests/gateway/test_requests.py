@@ -23,7 +23,7 @@ def test_the_request_is_transparent():
     ).replace(b"LENGTH", b"%d" % len(MESSAGES))
 
     async def scene():
-        async with rig() as r:
+        async with rig(allowed_hosts=("proxy.local",)) as r:
             await r.ask(raw + MESSAGES)
             (seen,) = r.provider.seen
             host = r.gateway.settings.upstreams["anthropic"].host.encode()
@@ -74,7 +74,7 @@ def test_the_target_keeps_its_bytes(target):
 
     async def scene():
         async with rig() as r:
-            await r.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            await r.ask(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             assert r.provider.seen[0].line == f"GET {target} HTTP/1.1"
 
     run(scene())
@@ -92,6 +92,21 @@ def test_a_named_upstream_is_chosen_by_the_first_segment():
                 assert r.provider.seen[0].line == "POST /api/x/v1/chat/completions?a=1 HTTP/1.1"
                 (turn,) = await other.turns(1)
                 assert (turn["upstream"], turn["dialect"]) == ("local", "openai_chat")
+
+    run(scene())
+
+
+def test_a_misspelt_upstream_ends_here():
+    """The answer is a 404 in the provider's shape, and no provider sees the key."""
+
+    async def scene():
+        async with rig() as r:
+            answer = await r.ask(post(MESSAGES, "/opnai/v1/chat/completions", b"Authorization: Bearer k"))
+            assert answer.status == 404
+            assert "no upstream is named 'opnai', did you mean 'openai'?" in answer.json["error"]["message"]
+            assert r.provider.seen == []
+            (turn,) = await r.turns(1)
+            assert (turn["outcome"], turn["error"]) == ("rejected", "unknown_upstream")
 
     run(scene())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.gateway.routes import route
+from proxy.gateway.routes import misnamed, route
 from proxy.gateway.values import DEFAULT_UPSTREAMS, Upstream
 
 UPSTREAMS = {
@@ -70,3 +70,56 @@ def test_routes(method, target, headers, url, dialect, family):
 def test_the_default_takes_what_names_nobody():
     """A path and headers that speak of no provider go where the settings say."""
     assert route("GET", "/x", NONE, UPSTREAMS, "local").url == "http://127.0.0.1:8000/x"
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("https://x.example/v1", "/v1/messages", "https://x.example/v1/messages"),
+        (
+            "https://x.example/api/v1",
+            "/v1/chat/completions?a=1",
+            "https://x.example/api/v1/chat/completions?a=1",
+        ),
+        ("https://x.example/v1", "/chat/completions", "https://x.example/v1/chat/completions"),
+        ("https://x.example/v1", "/v1beta/models", "https://x.example/v1/v1beta/models"),
+        ("https://x.example/v1", "/v1", "https://x.example/v1/v1"),
+        (
+            "https://x.example/v1beta",
+            "/v1beta/models/g:generateContent",
+            "https://x.example/v1beta/models/g:generateContent",
+        ),
+        ("https://v1.example", "/v1/messages", "https://v1.example/v1/messages"),
+    ],
+)
+def test_a_version_stands_once(base, path, url):
+    """An upstream may be given with the version that clients put in front of the endpoint as well, or without."""
+    upstreams = {**UPSTREAMS, "own": Upstream("own", base)}
+    assert route("POST", f"/own{path}", NONE, upstreams, "anthropic").url == url
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("/locl/v1/messages", "no upstream is named 'locl', did you mean 'local'?"),
+        ("/locl/v1/messages?beta=true", "no upstream is named 'locl'"),
+        ("/LOCAL/v1/models", "no upstream is named 'LOCAL'"),
+        ("/openia/chat/completions", "did you mean 'openai'?"),
+        (
+            "/nothing/v1beta/models/g:generateContent",
+            "'nothing', known: anthropic, openai, gemini, local, router",
+        ),
+        ("/locl/v1internal:generateContent", "'locl'"),
+    ],
+)
+def test_a_misspelt_upstream_is_told(target, says):
+    """A key meant for one provider does not go to another because of a letter."""
+    assert says in misnamed(target, UPSTREAMS)
+
+
+@pytest.mark.parametrize(
+    "target", [line[1] for line in TABLE] + ["//v1//messages", "/upload/v1beta/files", "/x/y"]
+)
+def test_what_names_nobody_is_no_mistake(target):
+    """Paths that providers have themselves, and paths that are no known endpoint behind their first segment."""
+    assert misnamed(target, UPSTREAMS) is None

@@ -96,6 +96,16 @@ def test_addresses(text):
     assert resolve({"listen": text}, HOME).listen == ADDRESSES[text]
 
 
+def test_admin_beyond_this_machine_needs_a_token():
+    """Recent turns are not for everyone on the network; on loopback, or with a token, there is nothing to refuse."""
+    for admin in ("0.0.0.0:8788", "10.0.0.7:8788", ":8788"):
+        with pytest.raises(SettingsError, match=r"^admin: .* other machines .*; set STET_ADMIN_TOKEN"):
+            resolve({"admin": admin}, HOME)
+        assert resolve({"admin": admin}, {**HOME, "STET_ADMIN_TOKEN": "t"}).admin.port == 8788
+    for admin in ("127.0.0.1:8788", "[::1]:8788", "localhost:8788", "off"):
+        resolve({"admin": admin}, HOME)
+
+
 def test_admin_can_be_off():
     """`off` means none."""
     assert resolve({"admin": "off"}, HOME).admin is None
