@@ -24,7 +24,7 @@ class StetError(Exception):
     """A fault we can name.
 
     `message` says what is wrong, `place` where (a file position, a variable, an upstream), `cure` what to do
-    about it. `str()` is one line: `place: message; cure`.
+    about it. `str()` is one line: `place: message; cure`, or `place: message? cure`.
     """
 
     status: ClassVar[int] = 500
@@ -34,7 +34,8 @@ class StetError(Exception):
         self.place = place
         self.cure = cure
         line = f"{place}: {message}" if place else message
-        super().__init__(f"{line}; {cure}" if cure else line)
+        glue = " " if line.endswith("?") else "; "
+        super().__init__(f"{line}{glue}{cure}" if cure else line)
 
 
 class ConfigError(StetError):

@@ -168,17 +168,19 @@ def load_policy(source: str | Path) -> Policies:
     document = _named(str(source)) if _is_shipped(str(source)) else _file(Path(source))
     files = [document.name]
     checked = _checked(_extended(document, (), files))
-    return Policies(checked, tuple(files))
+    # What a file is called and says of itself is its own, not of what it extends.
+    name, about = (document.plain((key,)) for key in ("name", "about"))
+    own = structs.replace(checked, name=name or Path(document.name).stem, about=about or "")
+    return Policies(own, tuple(files))
 
 
 def _file(path: Path) -> Document:
     """The file at `path`; a bare word that is no file was meant as a name."""
     if len(path.parts) == 1 and not path.suffix and not path.exists():
-        known = shipped_policies()
         raise StetError(
-            f"no such policy{suggestion(path.name, known)}",
+            f"no such policy{suggestion(path.name, shipped_policies())}",
             f"policy {path.name!r}",
-            f"shipped are {', '.join(known)}; or give the path of a file",
+            "or give the path of a file",
         )
     return read(path)
 
@@ -222,10 +224,7 @@ def _base(document: Document, base: str) -> Document:
         return _named(base)
     beside = Path(document.name).parent / base
     if not beside.is_file():
-        known = shipped_policies()
-        raise document.error(
-            ("extends",), f"no policy {base!r}, shipped are {', '.join(known)}{suggestion(base, known)}"
-        )
+        raise document.error(("extends",), f"no policy {base!r}{suggestion(base, shipped_policies())}")
     return read(beside)
 
 
