@@ -32,7 +32,8 @@ class Table:
 
     def _line(self, cells: Sequence[str]) -> str:
         return "  ".join(
-            cell.ljust(26) if at == 0 else cell.rjust(max(9, len(self.columns[at]))) for at, cell in enumerate(cells)
+            cell.ljust(26) if at == 0 else cell.rjust(max(9, len(self.columns[at])))
+            for at, cell in enumerate(cells)
         )
 
     def markdown(self) -> str:
@@ -72,7 +73,11 @@ def _cpu() -> str:
 
 def _commit() -> str:
     told = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=RESULTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return told.stdout.strip()
 
@@ -83,9 +88,19 @@ def save(name: str, tables: Sequence[Table], numbers: Mapping[str, Any], *, quic
         return
     RESULTS.mkdir(exist_ok=True)
     where = machine()
-    (RESULTS / f"{name}.json").write_text(json.dumps({"machine": where, **numbers}, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps({"machine": where, **numbers}, indent=1) + "\n", encoding="utf-8"
+    )
     about = f"{where['date']}, {where['cpu']}, {where['cores']} cores, load {where['load'][0]}, {where['system']}, Python {where['python']}"
     with_ = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
-    text = "\n".join([f"## {name}", "", f"{about}; {with_}; commit {where['commit']}.", "", *(t.markdown() for t in tables)])
+    text = "\n".join(
+        [
+            f"## {name}",
+            "",
+            f"{about}; {with_}; commit {where['commit']}.",
+            "",
+            *(t.markdown() for t in tables),
+        ]
+    )
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
     print(f"\nwritten to {RESULTS / name}.json and .md")

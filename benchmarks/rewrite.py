@@ -76,15 +76,28 @@ class Whole:
         request = _incoming(body, now)
         spent, prepared = cpu(lambda: self.rewriter.prepare(request))
         assert prepared.commit
-        answered = Outcome(name="ok", status=200, error_type=None, answer=Answer(usage=usage_of(len(prepared.body))), retried_with_fallback=False)
+        answered = Outcome(
+            name="ok",
+            status=200,
+            error_type=None,
+            answer=Answer(usage=usage_of(len(prepared.body))),
+            retried_with_fallback=False,
+        )
         settled, _ = cpu(lambda: self.rewriter.settle(prepared, answered))
         return spent + settled
 
 
 def _incoming(body: bytes, now: float) -> Incoming:
     return Incoming(
-        method="POST", path="/v1/messages", query="", headers=HEADERS, body=body, upstream="anthropic",
-        dialect="anthropic", started_at=now, profile="anthropic",
+        method="POST",
+        path="/v1/messages",
+        query="",
+        headers=HEADERS,
+        body=body,
+        upstream="anthropic",
+        dialect="anthropic",
+        started_at=now,
+        profile="anthropic",
     )
 
 
@@ -120,7 +133,10 @@ def measure(size: int, policy: str, turns: int, colds: int) -> dict[str, Any]:
             found["warm_all"].append(spent[1])
     medians = {name: statistics.median(values) for name, values in found.items()}
     return {
-        "policy": policy, "bytes": len(bodies[0]), "blocks": session.blocks, "turns": turns,
+        "policy": policy,
+        "bytes": len(bodies[0]),
+        "blocks": session.blocks,
+        "turns": turns,
         "median_ms": medians,
         "best_ms": {name: min(values) for name, values in found.items()},
         "worst_warm_ms": max(found["warm"]),
@@ -148,8 +164,17 @@ def main() -> None:
             found.append(one)
             median, ratio = one["median_ms"], one["ratio"]
             table.add(
-                f"{one['bytes'] / 1e6:.2f} MB {policy}", one["blocks"], median["orjson"], median["cold"], ratio["cold"],
-                median["warm"], one["best_ms"]["warm"], ratio["warm"], one["worst_warm_ms"], median["warm_all"], ratio["warm_all"],
+                f"{one['bytes'] / 1e6:.2f} MB {policy}",
+                one["blocks"],
+                median["orjson"],
+                median["cold"],
+                ratio["cold"],
+                median["warm"],
+                one["best_ms"]["warm"],
+                ratio["warm"],
+                one["worst_warm_ms"],
+                median["warm_all"],
+                ratio["warm_all"],
             )
     save("rewrite", [table], {"rows": found}, quick=chosen.quick)
 

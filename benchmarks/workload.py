@@ -65,7 +65,9 @@ def tools(rng: random.Random, share: float) -> list[dict[str, Any]]:
             "description": prose(rng, int(size * share)),
             "input_schema": {
                 "type": "object",
-                "properties": {arg: {"type": "string", "description": prose(rng, 60)} for arg in args.split()},
+                "properties": {
+                    arg: {"type": "string", "description": prose(rng, 60)} for arg in args.split()
+                },
                 "required": args.split()[:1],
                 "additionalProperties": False,
                 "$schema": "http://json-schema.org/draft-07/schema#",
@@ -85,7 +87,11 @@ def system(rng: random.Random, share: float) -> list[dict[str, Any]]:
         "Recent commits:\n1a2b3c4 Mend the stream"
     )
     return [
-        {"type": "text", "text": "You are Claude Code, Anthropic's official CLI for Claude.", "cache_control": MARK},
+        {
+            "type": "text",
+            "text": "You are Claude Code, Anthropic's official CLI for Claude.",
+            "cache_control": MARK,
+        },
         {"type": "text", "text": prose(rng, int(13_000 * share)) + environment, "cache_control": MARK},
     ]
 
@@ -101,10 +107,17 @@ def rounds(rng: random.Random) -> Iterator[tuple[dict[str, Any], dict[str, Any],
             name = rng.choices(("Read", "Bash", "Grep", "Edit", "Glob"), (8, 6, 4, 3, 1))[0]
             call = f"toolu_{number:06d}{part}{rng.getrandbits(64):016x}"
             argument = {
-                "Read": {"file_path": f"/home/dev/app/{rng.choice(_WORDS)}/{rng.choice(_WORDS)}.py", "limit": 200},
+                "Read": {
+                    "file_path": f"/home/dev/app/{rng.choice(_WORDS)}/{rng.choice(_WORDS)}.py",
+                    "limit": 200,
+                },
                 "Bash": {"command": prose(rng, 60), "description": prose(rng, 30)},
                 "Grep": {"pattern": rng.choice(_WORDS), "path": "/home/dev/app", "output_mode": "content"},
-                "Edit": {"file_path": "/home/dev/app/serve.py", "old_string": prose(rng, 90), "new_string": prose(rng, 120)},
+                "Edit": {
+                    "file_path": "/home/dev/app/serve.py",
+                    "old_string": prose(rng, 90),
+                    "new_string": prose(rng, 120),
+                },
                 "Glob": {"pattern": "**/*.py", "path": "/home/dev/app"},
             }[name]
             say.append({"type": "tool_use", "id": call, "name": name, "input": argument})
@@ -114,12 +127,18 @@ def rounds(rng: random.Random) -> Iterator[tuple[dict[str, Any], dict[str, Any],
             results.append(
                 {
                     "type": "text",
-                    "text": "<system-reminder>\nThe TodoWrite tool hasn't been used recently. " + prose(rng, 200) + "\n</system-reminder>",
+                    "text": "<system-reminder>\nThe TodoWrite tool hasn't been used recently. "
+                    + prose(rng, 200)
+                    + "\n</system-reminder>",
                 }
             )
         if number % 8 == 0:
             results.append({"type": "text", "text": prose(rng, 160)})
-        yield {"role": "assistant", "content": say}, {"role": "user", "content": results}, len(say) + len(results)
+        yield (
+            {"role": "assistant", "content": say},
+            {"role": "user", "content": results},
+            len(say) + len(results),
+        )
 
 
 class Session:
