@@ -6,7 +6,7 @@ the list was reordered, it goes in a tool object like the one it came from, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -44,9 +44,9 @@ def _slots(raw: Raw) -> Iterator[_Slot]:
         if not opened:
             yield _Slot(group, "", Opaque(raw=tool.copy(), size=len(tool), kind=""))
         for name, value in opened:
-            if camel(name) == DECLARATIONS and is_array(value):
-                yield from (_Slot(group, name, _declared(one.copy())) for one in items(value))
-            else:
+            declared = items(value) if camel(name) == DECLARATIONS and is_array(value) else []
+            yield from (_Slot(group, name, _declared(one.copy())) for one in declared)
+            if not declared:
                 own = Raw(closed_object([(name, value)]))
                 yield _Slot(group, name, Opaque(raw=own, size=len(own), kind=name))
 
@@ -61,30 +61,42 @@ def _declared(raw: Raw) -> ToolDefinition:
     return ToolDefinition(raw=raw, size=len(raw), name=_declaration.decode(raw).name or "")
 
 
+class _Tool(Struct):
+    """A tool object in the making: where its parts came from, and its members; declarations are lists."""
+
+    group: int
+    members: dict[str, Raw | bytes | list[Raw | bytes]]
+
+    def takes(self, group: int, member: str, part: Part) -> bool:
+        """Whether a part goes in here: behind the declarations before it, or as a member that is not there yet."""
+        if group != self.group or not member or not self.members:
+            return False
+        if isinstance(part, ToolDefinition) and next(reversed(self.members)) == member:
+            return True
+        return member not in self.members
+
+
 def written_tools(parts: Sequence[Part], raw: Raw) -> bytes:
     """The tools as a list of tool objects; `raw` is the list they were read from."""
-    made: list[tuple[int, list[tuple[str, list[Raw | bytes]]]]] = []
+    tools: list[_Tool] = []
     for group, member, part in _placed(parts, [*_slots(raw)]):
-        value = _value(part, member)
-        if not made or made[-1][0] != group or not member:
-            made.append((group, []))
-        opened = made[-1][1]
-        if opened and opened[-1][0] == member and isinstance(part, ToolDefinition):
-            opened[-1][1].append(value)
-        elif any(name == member for name, _ in opened):
-            made.append((group, [(member, [value])]))
-        else:
-            opened.append((member, [value]))
-    return closed_array(_closed(opened) for _, opened in made)
+        if not tools or not tools[-1].takes(group, member, part):
+            tools.append(_Tool(group, {}))
+        standing = tools[-1].members
+        if isinstance(part, ToolDefinition):
+            there = standing.setdefault(member, [])
+            assert isinstance(there, list)
+            there.append(_own(part))
+        elif member:
+            standing[member] = members(_own(part))[0][1]
+    return closed_array(map(_closed, tools))
 
 
-def _closed(opened: Iterable[tuple[str, list[Raw | bytes]]]) -> Raw | bytes:
-    pairs: list[tuple[str, Raw | bytes]] = []
-    for member, values in opened:
-        if not member:
-            return values[0]
-        pairs.append((member, closed_array(values) if camel(member) == DECLARATIONS else values[0]))
-    return closed_object(pairs)
+def _closed(tool: _Tool) -> bytes:
+    return closed_object(
+        (member, closed_array(value) if isinstance(value, list) else value)
+        for member, value in tool.members.items()
+    )
 
 
 def _placed(parts: Sequence[Part], slots: list[_Slot]) -> Iterator[tuple[int, str, Part]]:
@@ -113,6 +125,6 @@ def _from(part: Part, slot: Part) -> bool:
             return False
 
 
-def _value(part: Part, member: str) -> Raw | bytes:
-    own = part.raw if part.raw is not None else part.base if part.base is not None else Raw(b"{}")
-    return next(value for _, value in members(own)) if member and isinstance(part, Opaque) else own
+def _own(part: Part) -> Raw | bytes:
+    """The bytes of a tool: its own, or those it started from, which an edit of a tool brings along."""
+    return part.raw if part.raw is not None else part.base if part.base is not None else b"{}"

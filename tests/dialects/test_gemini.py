@@ -147,6 +147,10 @@ PARTS: dict[str, tuple[Json, Part]] = {
         result(ident="a", response={"output": [1]}),
         ToolResult(call_id="a", content=b'{"output":[1]}'),
     ),
+    "response that is no object": (
+        result(ident="a", response="ok"),
+        ToolResult(call_id="a", content=b'"ok"'),
+    ),
     "response missing": (
         {"functionResponse": {"name": "run", "id": "a"}},
         ToolResult(call_id="a", content=None),
@@ -618,6 +622,56 @@ def test_reordered_tools_keep_their_order_on_the_wire() -> None:
     ]
 
 
+def test_a_tool_of_ours_stands_with_the_one_before_it() -> None:
+    """A tool that the client did not send is declared where the tool before it is."""
+    conversation = keyed(read(body(tools=TOOLS)))
+    ours = ToolDefinition(name="ours", base=Raw(b'{"name":"ours"}'))
+    for at, group, member in ((1, 0, "functionDeclarations"), (4, 2, "function_declarations")):
+        there = target_of(conversation.tools[at])
+        edited, _ = apply(conversation, [InsertAfter(stage="t", reason="t", target=there, part=ours)])
+        expected = copy.deepcopy(TOOLS)
+        expected[group][member].append({"name": "ours"})  # type: ignore[index]
+        assert orjson.loads(DIALECT.write(edited))["tools"] == expected
+    first = structs.replace(conversation, tools=(ours,), tools_changed=True)
+    assert orjson.loads(DIALECT.write(first))["tools"] == [{"functionDeclarations": [{"name": "ours"}]}]
+
+
+@pytest.mark.parametrize("odd", [None, [], {"name": "run"}])
+def test_declarations_in_another_form_stay(odd: Any) -> None:
+    """What is no list of declarations is one tool that passes as it came."""
+    tools = [{"functionDeclarations": odd, "googleSearch": {}}, {"functionDeclarations": [READ]}]
+    conversation = keyed(read(body(tools=tools)))
+    mark = PlaceMark(stage="t", reason="t", target=target_of(conversation.tools[0]), mark=None)
+    edited, _ = apply(conversation, [mark])
+    assert orjson.loads(DIALECT.write(edited))["tools"] == tools
+
+
+def test_a_call_without_arguments_stays_without() -> None:
+    """No member is added that says nothing; a response without content has none either."""
+    bare_call = {"functionCall": {"name": "run"}}
+    bare_response = {"functionResponse": {"name": "run"}}
+    conversation = keyed(read(body(model(bare_call), user(bare_response))))
+    call_part, response_part = (message.parts[0] for message in conversation.messages)
+    edited, _ = apply(
+        conversation,
+        [
+            replaced(call_part, structs.replace(call_part, base=None, raw=None)),
+            replaced(response_part, structs.replace(response_part, base=None, raw=None)),
+        ],
+    )
+    assert orjson.loads(DIALECT.write(edited))["contents"] == [model(bare_call), user(bare_response)]
+
+
+def test_a_response_that_becomes_an_object() -> None:
+    """Content that is an object already leaves as one."""
+    conversation = keyed(read(body(model(call(ident="a")), user(result(ident="a")))))
+    old = conversation.messages[1].parts[0]
+    edited, _ = apply(conversation, [replaced(old, ToolResult(call_id="a", content=b'{"rows":[1]}'))])
+    assert orjson.loads(DIALECT.write(edited))["contents"][1] == user(
+        result(ident="a", response={"rows": [1]})
+    )
+
+
 def test_a_tool_object_may_stand_bare() -> None:
     """One tool object may stand for a list of one."""
     conversation = keyed(read(body(tools={"functionDeclarations": [READ]})))
@@ -763,7 +817,8 @@ def edits_of(draw: Any, conversation: Conversation) -> list[Edit]:
                 case _, 4:
                     made.append(InsertBefore(target=target, part=Text(text="before"), **common))
                 case _, 5:
-                    role = draw(st.sampled_from([None, Role.USER, Role.ASSISTANT]))
+                    between = any(isinstance(other, ToolCall) for other in message.parts)
+                    role = None if between else draw(st.sampled_from([None, Role.USER, Role.ASSISTANT]))
                     made.append(InsertAfter(target=target, part=Text(text="behind"), role=role, **common))
                 case _:
                     pass

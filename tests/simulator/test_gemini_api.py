@@ -124,6 +124,15 @@ REFUSED: dict[str, tuple[Json, str]] = {
         body({"role": "user", "content": "x"}),
         "Invalid JSON payload received. Unknown name \"content\" at 'contents[0]': Cannot find field.",
     ),
+    "a root that is none": (
+        body(generationConfig=5),
+        "Invalid value at 'generation_config' (type.googleapis.com/google.protobuf.Struct), 5",
+    ),
+    "a part that is none": (
+        body(user("Hi.")),  # type: ignore[arg-type]
+        "Invalid value at 'contents[0].parts[0]' (type.googleapis.com/google.ai.generativelanguage.v1beta.Part), "
+        '"Hi."',
+    ),
     "unknown member of a part, in snake case": (
         body(user({"function_call": {"name": "run", "arguments": "{}"}})),
         "Invalid JSON payload received. Unknown name \"arguments\" at 'contents[0].parts[0].function_call': Cannot "
@@ -186,6 +195,12 @@ REFUSED: dict[str, tuple[Json, str]] = {
         COUNT,
     ),
     "a call without an answer at the end": (body(ASKED, model(call())), COUNT),
+    "a key that is none": (
+        body(systemInstruction="Be kind."),
+        "Invalid value at 'system_instruction' (type.googleapis.com/google.ai.generativelanguage.v1beta.Content), "
+        '"Be kind."',
+    ),
+    "a model that is none": (body(model=5), "Invalid value at 'model' (TYPE_STRING), 5"),
     "an explicit cache and a system instruction": (
         body(cachedContent="cachedContents/x"),
         "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
@@ -254,14 +269,23 @@ def test_strict_schemas() -> None:
     """Where the backend is strict, `parameters` says no more than OpenAPI 3.0 has names for [A309]."""
     deep = {
         "type": "OBJECT",
-        "properties": {"a": {"type": "ARRAY", "items": {"additionalProperties": False}}},
+        "properties": {
+            "a": {"type": "ARRAY", "items": {"anyOf": [{"type": "STRING"}, {"additionalProperties": False}]}}
+        },
     }
     request = body(tools=[{"functionDeclarations": [{"name": "run", "parameters": deep}]}])
     strict = GeminiSettings(strict_schemas=True)
     assert complaint(request) is None
     assert complaint(request, settings=strict) == (
         'Invalid JSON payload received. Unknown name "additionalProperties" at '
-        "'tools[0].function_declarations[0].parameters.properties[0].value.items': Cannot find field."
+        "'tools[0].function_declarations[0].parameters.properties[0].value.items.any_of[1]': Cannot find field."
+    )
+    fine = {"type": "OBJECT", "properties": {"a": {"type": "ARRAY", "items": {"type": "STRING"}}}}
+    assert (
+        complaint(
+            body(tools=[{"functionDeclarations": [{"name": "run", "parameters": fine}]}]), settings=strict
+        )
+        is None
     )
     named = body(tools=[{"functionDeclarations": [{"name": "run", "parametersJsonSchema": deep}]}])
     assert complaint(named, settings=strict) is None
@@ -521,6 +545,13 @@ def test_a_failure_to_inject() -> None:
         "Slow down.",
     )
     assert send(provider, body()).status == 200
+    provider.canned.append(provider.error(429, "Quota exceeded.", retry_s=37))
+    assert send(provider, body()).json["error"] == {
+        "code": 429,
+        "message": "Quota exceeded.",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}],
+    }
     hooked = GeminiProvider(hook=lambda _: Canned(503, b"down"))
     assert send(hooked, body()).exchange.error == "down"
 
@@ -653,10 +684,11 @@ def test_a_scripted_agent(name: str) -> None:
 
 def test_a_wanted_form() -> None:
     """Where a schema asks for it, the answer is JSON of that form."""
-    schema = {"type": "OBJECT", "properties": {"score": {"type": "INTEGER"}, "why": {"type": "STRING"}}}
+    scores = {"type": "ARRAY", "items": {"type": "INTEGER"}}
+    schema = {"type": "OBJECT", "properties": {"scores": scores, "why": {"type": "STRING"}}}
     config = {"responseMimeType": "application/json", "responseSchema": schema}
     (part,) = send(GeminiProvider(), body(generationConfig=config)).json["candidates"][0]["content"]["parts"]
-    assert orjson.loads(part["text"]) == {"score": 1, "why": "text"}
+    assert orjson.loads(part["text"]) == {"scores": [1], "why": "text"}
 
 
 # -- on a socket -----------------------------------------------------------------------------------------

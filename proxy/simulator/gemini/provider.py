@@ -20,7 +20,7 @@ from . import turns
 from .answering import BLOCKED, Composed, array, composed, sse, wrapped
 from .asking import asked
 from .cache import ImplicitCache, Prompt
-from .refusal import envelope
+from .refusal import envelope, retry_info
 from .request import Request, Target, read, target
 from .settings import MODELS, GeminiSettings
 
@@ -89,6 +89,11 @@ class GeminiProvider:
     def models(self) -> bytes:
         """The list of models, as `GET /v1beta/models` answers it."""
         return orjson.dumps({"models": [_listed(model) for model in MODELS.values()]})
+
+    def error(self, status: int, message: str, retry_s: float | None = None) -> Canned:
+        """A failure to inject, in Google's envelope; `retry_s`: seconds after which to come back [D300]."""
+        details = None if retry_s is None else retry_info(retry_s)
+        return Canned(status, envelope(status, message, details), _JSON)
 
     def _injected(self, record: Exchange, at: Target) -> Served | None:
         canned = self.hook(record) if self.hook is not None else None
