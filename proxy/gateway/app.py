@@ -73,6 +73,11 @@ class Gateway:
         """The agents' port."""
         return self.address.port
 
+    @property
+    def answering(self) -> int:
+        """Requests under way."""
+        return len(self._busy)
+
     async def start(self) -> int:
         """Listen; return the agents' port. Raises SettingsError where a port cannot be had."""
         await self._upstreams.open()
@@ -175,11 +180,13 @@ async def serve(
     rewriter: Rewriter | None = None,
     *,
     ready: Callable[[Gateway], None] | None = None,
+    stopping: Callable[[Gateway], None] | None = None,
     stream: TextIO | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal cuts the drain short.
 
-    `ready` is called once both listeners are up. Raises SettingsError where they cannot be.
+    `ready` is called once both listeners are up, `stopping` at the first signal. Raises SettingsError where the
+    listeners cannot be.
     """
     gateway = Gateway(settings, rewriter, stream=stream)
     asked = [asyncio.Event(), asyncio.Event()]
@@ -195,15 +202,17 @@ async def serve(
     if ready is not None:
         ready(gateway)
     await asked[0].wait()
-    stopping = asyncio.ensure_future(gateway.stop())
+    if stopping is not None:
+        stopping(gateway)
+    draining = asyncio.ensure_future(gateway.stop())
     hurry = asyncio.ensure_future(asked[1].wait())
-    await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
-    if not stopping.done():
-        stopping.cancel()
-        await asyncio.wait({stopping})
+    if not draining.done():
+        draining.cancel()
+        await asyncio.wait({draining})
         await gateway.stop(drain=0)
-    await stopping if not stopping.cancelled() else None
+    await draining if not draining.cancelled() else None
 
 
 def run(
@@ -211,6 +220,7 @@ def run(
     rewriter: Rewriter | None = None,
     *,
     ready: Callable[[Gateway], None] | None = None,
+    stopping: Callable[[Gateway], None] | None = None,
 ) -> None:
     """Run `serve` in a loop of its own, on uvloop where it is installed."""
     try:
@@ -220,4 +230,4 @@ def run(
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(settings, rewriter, ready=ready))
+        runner.run(serve(settings, rewriter, ready=ready, stopping=stopping))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from ..models import UNKNOWN
 from .settings import Settings
 from .values import Address
 
@@ -22,17 +26,43 @@ def base_url(address: Address) -> str:
     return f"http://{Address('127.0.0.1', address.port) if anywhere else address}"
 
 
-def banner(settings: Settings, listen: Address, admin: Address | None) -> list[str]:
-    """Return the lines to print once the server is ready; `listen` and `admin` are the addresses really taken."""
+def banner(
+    settings: Settings, listen: Address, admin: Address | None, profiles: Mapping[str, str]
+) -> list[str]:
+    """Return the lines to print once the server is ready.
+
+    `listen` and `admin` are the addresses really taken; `profiles` name by upstream what is taken to stand there.
+    """
     base = base_url(listen)
     lines = [f"stet listens on {base} (policy {settings.policy}, mode {settings.mode})"]
+    kept = "in memory, and gone with it" if settings.state == "memory" else f"in {settings.state}"
+    lines.append(f"what was sent is remembered {kept}")
     if not listen.loopback:
         lines.append("it can be reached from other machines: whoever reaches it can use it")
     if admin is not None:
         lines.append(f"admin on {base_url(admin)}: /healthz /readyz /metrics /turns")
     lines += [f"  {agent:<12} {how.format(base=base)}" for agent, how in _AGENTS]
     lines += [
-        f"  {'upstream':<12} {base}/{name}/... -> {upstream.url}"
+        f"  {'upstream':<12} /{name}/... -> {upstream.url} ({profiles.get(name, UNKNOWN)})"
         for name, upstream in settings.upstreams.items()
     ]
     return lines
+
+
+def facts(
+    settings: Settings, listen: Address, admin: Address | None, profiles: Mapping[str, str]
+) -> dict[str, object]:
+    """The same for machines: the fields of one event."""
+    return {
+        "version": version("stet-proxy"),
+        "listen": str(listen),
+        "admin": str(admin) if admin is not None else "off",
+        "policy": settings.policy,
+        "mode": settings.mode,
+        "state": settings.state,
+        "default_upstream": settings.default_upstream,
+        "upstreams": {
+            name: {"url": upstream.url, "profile": profiles.get(name, UNKNOWN)}
+            for name, upstream in settings.upstreams.items()
+        },
+    }

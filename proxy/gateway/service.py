@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from textwrap import wrap
+from typing import Any, TextIO
 
-from ..errors import StoreError
+from ..errors import StetError
 from ..models import Models
 from ..policy import load_policy
 from ..stores.sqlite import SqliteStore
 from .app import Gateway, run
-from .banner import banner
+from .banner import banner, facts
+from .console import columns
 from .conversations import Conversations
+from .log import make_logger
 from .reload import watch
-from .settings import Settings, resolve
+from .settings import Settings, resolve, strangers
 
 
 def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Path | None = None) -> int:
     """Serve until told to stop. Raises StetError where a setting, the policy or a port is wrong."""
     settings = resolve(flags, None, config)
-    rewriter, store = build(settings, models)
-
+    voice = Voice(settings)
+    for fault in strangers(os.environ):
+        voice.warn(fault)
+    rewriter, store = build(settings, models, voice.warn)
+    profiles = {
+        name: rewriter.models.profile_for(upstream.url, upstream.profile)
+        for name, upstream in settings.upstreams.items()
+    }
     watching: list[asyncio.Task[None]] = []
 
     def ready(gateway: Gateway) -> None:
-        for line in banner(settings, gateway.address, gateway.admin_address):
-            _say(line)
+        voice.started(gateway, profiles)
         watching.append(asyncio.ensure_future(watch(settings.policy, rewriter, gateway.journal.logger)))
 
     try:
-        run(settings, rewriter, ready=ready)
+        run(settings, rewriter, ready=ready, stopping=lambda gateway: voice.stopping(gateway.answering))
     finally:
         if store is not None:
             store.close()
     return 0
 
 
-def build(settings: Settings, models: Path | None = None) -> tuple[Conversations, SqliteStore | None]:
-    """The rewriter for these settings, and the store to close at the end. Raises ConfigError, SettingsError."""
+def build(
+    settings: Settings, models: Path | None = None, warn: Callable[[StetError], None] | None = None
+) -> tuple[Conversations, SqliteStore | None]:
+    """The rewriter for these settings, and the store to close at the end. Raises ConfigError, SettingsError.
+
+    `warn` hears of a store that fails, from any thread; standard error by default.
+    """
     table = Models.load(models)
     for upstream in settings.upstreams.values():
         table.profile_for(upstream.url, upstream.profile)
-    store = None if settings.state == "memory" else SqliteStore(Path(settings.state), warn=_warn)
+    warn = warn or Voice(settings).warn
+    store = None if settings.state == "memory" else SqliteStore(Path(settings.state), warn=warn)
     rewriter = Conversations(
         load_policy(settings.policy),
         models=table,
@@ -55,10 +70,43 @@ def build(settings: Settings, models: Path | None = None) -> tuple[Conversations
     return rewriter, store
 
 
-def _warn(fault: StoreError) -> None:
-    _say(f"stet: {fault}")
+class Voice:
+    """What the server says of itself: prose on a console, events where the log is JSON."""
+
+    def __init__(self, settings: Settings, stream: TextIO | None = None) -> None:
+        self._settings = settings
+        self._stream = stream or sys.stderr
+        self._logger = make_logger(settings.log, self._stream) if settings.log == "json" else None
+
+    def started(self, gateway: Gateway, profiles: Mapping[str, str]) -> None:
+        """Both listeners are up."""
+        told = (self._settings, gateway.address, gateway.admin_address, profiles)
+        if self._logger is not None:
+            self._logger.info("started", **facts(*told))
+            return
+        width = columns(self._stream)
+        for line in banner(*told):
+            self._say(line if width is None else "\n".join(_wrapped(line, width)))
+
+    def warn(self, fault: StetError) -> None:
+        """Something is wrong that the server goes on without."""
+        if self._logger is not None:
+            self._logger.warning("warning", message=str(fault))
+        else:
+            self._say(f"stet: warning: {fault}")
+
+    def stopping(self, answers: int) -> None:
+        """Told to stop, with so many answers under way."""
+        if self._logger is not None:
+            self._logger.info("stopping", answers=answers)
+        elif answers:
+            said = f"finishing {answers} answer{'s' if answers > 1 else ''}; Ctrl-C again to stop now"
+            self._say(f"\n{said}" if self._stream.isatty() else said)
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+def _wrapped(line: str, width: int) -> list[str]:
+    return wrap(line, width, subsequent_indent=" " * 15, break_long_words=False, break_on_hyphens=False)

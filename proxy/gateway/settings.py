@@ -1,14 +1,16 @@
 """The server's settings and where they come from: a flag, else a `STET_*` variable, else the file, else a default.
 
 Every setting is one line of a table. A value that cannot be used is reported with the place it came from and what
-to write instead; variables with our prefix that are no setting are left alone, for Kubernetes makes up
+to write instead; a variable with our prefix that is no setting is warned of, unless Kubernetes made it up, as it does
 `STET_PORT=tcp://...` for a service named `stet`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -138,6 +140,27 @@ def resolve(
             f"no upstream is named '{settings.default_upstream}'", "default_upstream", f"write one of {known}"
         )
     return settings
+
+
+_MADE_UP = re.compile(r"STET_SERVICE_(?:HOST|PORT)(?:_.*)?|STET_PORT(?:_\d+_.*)?")
+"""Variables that Kubernetes sets in every pod beside a service named `stet`."""
+
+
+def strangers(env: Mapping[str, str]) -> list[SettingsError]:
+    """What to warn of: variables with our prefix that set nothing."""
+    known = ["STET_CONFIG", *(f"STET_{name.upper()}" for name in _PARSERS)]
+    return [
+        SettingsError("is no setting and changes nothing", name, _near(name, known))
+        for name, value in sorted(env.items())
+        if name.startswith("STET_")
+        and name not in known
+        and not (_MADE_UP.fullmatch(name) and (name != "STET_PORT" or "://" in value))
+    ]
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else "stet serve --help names what can be set"
 
 
 def _parsed(parse: Callable[[Any], Any], value: Any, place: str | tuple[Document, str]) -> Any:

@@ -215,12 +215,12 @@ def test_loopback(host):
 
 def test_the_banner_points_each_agent_here():
     """Every line holds the address that was really taken; reachability is said aloud."""
-    got = banner(Settings(), Address("0.0.0.0", 9999), Address("127.0.0.1", 9998))
+    got = banner(Settings(), Address("0.0.0.0", 9999), Address("127.0.0.1", 9998), {})
     assert got[0] == "stet listens on http://127.0.0.1:9999 (policy default, mode apply)"
-    assert got[1].startswith("it can be reached from other machines")
+    assert got[2].startswith("it can be reached from other machines")
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:9999 claude" in "\n".join(got)
     assert "http://127.0.0.1:9998: /healthz" in "\n".join(got)
-    assert len(banner(Settings(), Address("127.0.0.1", 1), None)) == len(got) - 2
+    assert len(banner(Settings(), Address("127.0.0.1", 1), None, {})) == len(got) - 2
 
 
 def test_the_file_has_a_place_for_every_setting(tmp_path):
