@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from ..conversation import Image, Message, Part, Reasoning, Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
-from ..identity import canonical, content_says, end_of_turn, is_user_side, plainly, says
+from ..identity import content_says, end_of_turn, is_user_side, plainly, says
 from ..ledger import Promise
 from ..rawjson import encoded, is_array, items
 from .view import Proposal, View, causal, weight
@@ -48,6 +48,7 @@ class _Turns(Struct):
     served: set[str]
     edits: list[Edit]
     promises: list[Promise]
+    cut: list[Edit]
 
 
 def propose(view: View, config: Config) -> Proposal:
@@ -55,11 +56,19 @@ def propose(view: View, config: Config) -> Proposal:
     messages = view.conversation.messages
     begin = _begin(messages, view.start)
     calls, answered, served = _seen(messages[:begin])
-    turns = _Turns(view, config, calls, answered, {}, served | _served_later(messages[begin:]), [], [])
+    turns = _Turns(view, config, calls, answered, {}, served | _served_later(messages[begin:]), [], [], [])
     at = begin
     while at < len(messages):
         at = _turn(turns, at)
-    return Proposal(promises=(*causal(NAME, turns.edits).promises, *turns.promises))
+    return Proposal(promises=(*causal(NAME, turns.edits).promises, *turns.promises, *_cut(turns)))
+
+
+def _cut(turns: _Turns) -> Iterator[Promise]:
+    """Calls that were sent as paused and that nobody waits for any more: they go, promised under what came instead."""
+    last = turns.view.conversation.last(Role.ASSISTANT)
+    cause = next((part for at, part, _ in turns.view.fresh() if at > last), None)
+    if turns.cut and cause is not None:
+        yield Promise(anchor=cause.key, nth=cause.nth, stage=f"{NAME}.paused", edits=tuple(turns.cut))
 
 
 def _begin(messages: Sequence[Message], start: int) -> int:
@@ -150,7 +159,8 @@ def _keeps(turns: _Turns, part: Part, waiting: dict[str, ToolCall], *, last: boo
     match part:
         case ToolCall(server=True):
             if part.id not in turns.served and not last and not _paused(turns, part):
-                return _drop(turns, part, "server call without its result [A31 F24]")
+                _unserved(turns, part)
+                return False
             turns.calls[part.id] = part
         case ToolResult(server=True):
             if part.call_id not in turns.calls:
@@ -160,6 +170,20 @@ def _keeps(turns: _Turns, part: Part, waiting: dict[str, ToolCall], *, last: boo
         case _:
             pass
     return True
+
+
+def _unserved(turns: _Turns, part: Part) -> None:
+    """A server call goes; one that was sent before goes in one promise with the others of its turn."""
+    sent = turns.view.region(part) is None
+    edit = Remove(
+        stage=NAME,
+        reason="server call without its result [A31 F24]",
+        target=target_of(part),
+        required=True,
+        committed=sent,
+        tokens_before=weight(part),
+    )
+    (turns.cut if sent else turns.edits).append(edit)
 
 
 def _paused(turns: _Turns, part: Part) -> bool:
@@ -179,7 +203,7 @@ def _client_call(turns: _Turns, part: ToolCall, waiting: dict[str, ToolCall]) ->
         turns.calls[part.id] = part
         waiting[part.id] = part
         return True
-    copy = twin.name == part.name and _same(twin.input, part.input)
+    copy = says(twin, plainly) == says(part, plainly)
     if copy and (part.id in waiting or part.id in turns.answered):
         return _drop(turns, part, "the same call again [A23 F13]")
     fresh = _free_id(part.id, turns.calls)
@@ -195,13 +219,6 @@ def _client_call(turns: _Turns, part: ToolCall, waiting: dict[str, ToolCall]) ->
     turns.renamed[part.id] = fresh
     turns.calls[fresh] = waiting[fresh] = structs.replace(part, id=fresh)
     return True
-
-
-def _same(one: bytes, other: bytes) -> bool:
-    try:
-        return one == other or canonical(one) == canonical(other)
-    except ValueError:  # broken arguments are compared as they are
-        return False
 
 
 def _free_id(call_id: str, taken: dict[str, ToolCall]) -> str:
