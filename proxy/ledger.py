@@ -643,7 +643,21 @@ def _wire(part: Part) -> bytes:
 
 def setting(conversation: Conversation) -> bytes:
     """Digest of tools and system as they stand [B1 B12]."""
-    return digest(*(digest(part) for _, part in head(conversation)))
+    tools = [part for part in conversation.tools if isinstance(part, ToolDefinition)]
+    return digest(*map(_digest, (*tools, *conversation.system)))
+
+
+_DIGESTS: dict[int, tuple[Part, bytes]] = {}
+"""Digests of tools and system parts, by identity: a request asks three times for most of them."""
+
+
+def _digest(part: Part) -> bytes:
+    known = _DIGESTS.get(id(part))
+    if known is None or known[0] is not part:
+        if len(_DIGESTS) > 256:
+            _DIGESTS.clear()
+        known = _DIGESTS[id(part)] = (part, digest(_wire(part)))
+    return known[1]
 
 
 def standing(promises: Iterable[Promise], keys: bytes) -> tuple[Promise, ...]:
