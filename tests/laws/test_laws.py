@@ -254,7 +254,8 @@ def test_thinking_stays_bound_to_what_was_sent(world, story):
     for step in story:
         sent = session.step(step)
         told(sent)
-        assert "bound to a different" not in (sent.error or "")
+        if sent.facts.model.prefix_check:
+            assert "bound to a different" not in (sent.error or "")
 
 
 # -- 6 well-formed ---------------------------------------------------------------------------------------
@@ -269,7 +270,9 @@ def test_what_leaves_is_no_worse_than_what_came(world, story):
             continue
         told(sent)
         assert made.broken == ""
-        assert complaints(sent.out) <= complaints(repair(sent.body)[0])
+        # A check stops at the first thing it finds: where it found one in the client's body, ours may show the next.
+        theirs = {words.split(":")[0] for words in complaints(repair(sent.body)[0])}
+        assert {words for words in complaints(sent.out) if words.split(":")[0] not in theirs} == set()
         assert faults(made.sent.messages, DIALECT.rules, sent.facts.model) <= faults(
             made.read.messages, DIALECT.rules, sent.facts.model
         )
@@ -388,6 +391,8 @@ def test_the_fallback_is_bound_to_nothing_it_lacks(world, story):
         if sent.rewrite is not None:
             told(sent)
             answer = driver.provider.answer(HEADERS, sent.rewrite.fallback, sent.facts.now, path=COUNT)
+            if not sent.facts.model.prefix_check:
+                continue
             assert "bound to a different" not in (answer.exchange.error or "")
 
 
