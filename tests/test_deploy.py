@@ -15,6 +15,7 @@ import time
 import tomllib
 import venv
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -198,17 +199,24 @@ def test_compose_publishes_the_agents_port_on_loopback_only() -> None:
 
 
 def test_compose_finds_its_files() -> None:
-    """The build context holds the Dockerfile, the policy exists and is mounted where the command reads it."""
+    """The build context holds the Dockerfile, the policy's folder is mounted where the command reads it."""
     [compose] = read_yaml("compose.yaml")
     service = compose["services"]["stet"]
     assert (DEPLOY / service["build"] / "Dockerfile").is_file()
-    [mount] = service["configs"]
-    assert service["command"] == ["--policy", mount["target"]]
-    assert (DEPLOY / compose["configs"][mount["source"]]["file"]).is_file()
-    [volume] = service["volumes"]
-    name, _, target = volume.partition(":")
-    assert target == STATE
-    assert name in compose["volumes"]
+    policies, state = (volume.split(":") for volume in service["volumes"])
+    given = dict(pairwise(service["command"]))
+    assert PurePosixPath(given["--policy"]).parent == PurePosixPath(policies[1])
+    assert (DEPLOY / policies[0] / PurePosixPath(given["--policy"]).name).is_file()
+    assert policies[2] == "ro"
+    assert state[1] == STATE
+    assert state[0] in compose["volumes"]
+
+
+def test_a_neighbour_reaches_the_service_by_its_name() -> None:
+    """The name that the compose network gives it is one of those that it serves."""
+    [compose] = read_yaml("compose.yaml")
+    [name] = compose["services"]
+    assert dict(pairwise(compose["services"][name]["command"]))["--allowed-host"] == name
 
 
 @pytest.fixture(scope="module")
