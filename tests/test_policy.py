@@ -193,3 +193,27 @@ def test_a_policy_is_called_by_its_own_name(tmp_path: Path) -> None:
     assert (derived.name, derived.about) == ("mine", "")
     named = load_policy(write(tmp_path, "extends: default\nname: ours\nabout: for us\n", "mine.yaml")).file
     assert (named.name, named.about) == ("ours", "for us")
+
+
+def test_what_a_file_extends_is_a_name(tmp_path: Path) -> None:
+    """Or a path, as text."""
+    said = fault(tmp_path, "extends: [careful]\n")
+    assert "policy.yaml:1:10: the name of a policy or the path of a file" in said
+
+
+def test_a_constant_field_needs_its_value(tmp_path: Path) -> None:
+    """There would be nothing to put there; and it cannot be told what changed."""
+    rule = "{name: n, where: [system], pattern: '(?P<value>x)', mode: constant}"
+    assert "mode `constant` needs a `value`" in fault(tmp_path, f"relocate: {{rules: [{rule}]}}\n")
+    told = rule.replace("constant}", "constant, value: '0', announce: on_change}")
+    assert "a constant field hides its changes" in fault(tmp_path, f"relocate: {{rules: [{told}]}}\n")
+
+
+def test_a_policy_is_chosen_once_for_the_same_request() -> None:
+    """The same object each time, however many others were asked for between."""
+    policies = load_policy("careful")
+    first = policies.choose("anthropic", "", "claude-sonnet-4-5")
+    assert policies.choose("anthropic", "", "claude-sonnet-4-5") is first
+    for number in range(600):
+        policies.choose("anthropic", "", f"model-{number}")
+    assert policies.choose("anthropic", "", "claude-sonnet-4-5") == first
