@@ -96,10 +96,13 @@ class Server:
             return web.Response(status=answer.status, headers=list(answer.headers), body=answer.body)
         response = web.StreamResponse(status=answer.status, headers=list(answer.headers))
         await response.prepare(request)
-        for event in answer.events:
-            await response.write(event)
-            if self.provider.settings.event_delay_s:
-                await asyncio.sleep(self.provider.settings.event_delay_s)
+        try:
+            for event in answer.events:
+                await response.write(event)
+                if self.provider.settings.event_delay_s:
+                    await asyncio.sleep(self.provider.settings.event_delay_s)
+        except ConnectionResetError:
+            return response  # the client left, as clients do
         if answer.abort and request.transport is not None:
             request.transport.abort()
             return response

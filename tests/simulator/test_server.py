@@ -222,3 +222,19 @@ def test_a_call_over_the_socket():
 
     answer = talk(provider, conversation)
     assert (answer["stop_reason"], answer["content"][0]["name"]) == ("tool_use", "read_file")
+
+
+def test_a_client_that_leaves_in_the_middle_is_no_fault(caplog):
+    """The rest of its stream goes nowhere, and nobody hears of it."""
+    provider = Provider(Settings(event_delay_s=0.02), lambda _: Reply(blocks=(Say("word " * 60),)))
+
+    async def conversation(session, url):
+        async with post(session, url, body(stream=True)) as response:
+            await response.content.readany()
+            response.close()
+        await asyncio.sleep(0.3)
+        async with post(session, url, body()) as response:
+            return response.status
+
+    assert talk(provider, conversation) == 200
+    assert caplog.records == []
