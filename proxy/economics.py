@@ -44,6 +44,7 @@ from msgspec import Struct
 from .conversation import Conversation, Image, Message, Part, ToolDefinition, ToolResult
 from .ledger import Frontier
 from .models import ModelFacts
+from .runs import runs
 
 BYTES_PER_TOKEN = 4
 """Of a raw estimate. Calibration by the provider's own counts makes up for what is wrong about it."""
@@ -115,8 +116,10 @@ def size_of(message: Message, model: ModelFacts) -> int:
 def estimated(conversation: Conversation, model: ModelFacts) -> int:
     """Tokens of the whole prompt before calibration: what `Frontier.estimate` holds of a request as sent."""
     front = sum(weight(part, model) for part in (*conversation.tools, *conversation.system))
-    tallies = [(message.tally, message) for message in conversation.messages]
-    turns = sum([size_of(message, model) if tally.media else tally.size for tally, message in tallies])
+    turns = sum(
+        sum(size_of(message, model) for message in run.messages) if run.media else run.size
+        for run in runs(conversation)
+    )
     return (front + turns) // BYTES_PER_TOKEN
 
 

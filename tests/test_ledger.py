@@ -221,6 +221,13 @@ def test_an_opening_joins_as_its_own_retry() -> None:
     assert talk.place("a").branch == talk.branch(ticket)
 
 
+def test_an_opening_that_only_begins_like_another_is_new() -> None:
+    """Though that one still waits for its answer."""
+    talk = Talk()
+    talk.leave("ab", opening=True)
+    assert talk.place("ac", opening=True).branch is None
+
+
 def test_an_opening_joins_its_own_session() -> None:
     """By name, also after an answer."""
     talk = Talk()
