@@ -1,0 +1,109 @@
+"""Sums over a history, kept from turn to turn.
+
+A history is thousands of parts, and nearly all of them are those of the turn before. What is asked about all of it -
+how long it is, which calls were made, whether a mark stands somewhere - is added up once for each run of messages,
+and taken over by a later conversation wherever that has the same messages. Equal messages add up to equal sums: what
+a conversation was told of an earlier one changes nothing but the time it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from .conversation import Conversation, Message, Source, ToolCall
+
+LENGTH = 32
+"""Messages in a run."""
+
+_ADDED, _TOLD = "runs", "runs of an earlier one"
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """Messages that follow each other, and what their tallies (see `Tally`) add up to.
+
+    `unsealed`: one of them has no bytes of its own. `calls` by id, the last one of an id; `answered` and `served`: ids of calls
+    whose results are here, the client's and the provider's. `results` and `length`: number and bytes of results.
+    """
+
+    messages: tuple[Message, ...]
+    size: int
+    keyed: int
+    media: bool
+    nothing: bool
+    marked: bool
+    unsealed: bool
+    calls: dict[str, ToolCall]
+    answered: frozenset[str]
+    served: frozenset[str]
+    shares: dict[Source, int]
+    results: int
+    length: int
+
+
+def runs(conversation: Conversation) -> tuple[Run, ...]:
+    """The messages of a conversation in runs, each but the last of `LENGTH`."""
+    found: tuple[Run, ...] | None = conversation.__dict__.get(_ADDED)
+    if found is None:
+        told: tuple[Run, ...] = conversation.__dict__.pop(_TOLD, ())
+        found = conversation.__dict__[_ADDED] = tuple(_runs(conversation.messages, told))
+    return found
+
+
+def follow(conversation: Conversation, earlier: Conversation | tuple[Run, ...]) -> Conversation:
+    """The same conversation, told of the sums of an earlier one."""
+    told = earlier if isinstance(earlier, tuple) else _known(earlier)
+    if told and _ADDED not in conversation.__dict__:
+        conversation.__dict__[_TOLD] = told
+    return conversation
+
+
+def _known(conversation: Conversation) -> tuple[Run, ...]:
+    known = conversation.__dict__
+    found: tuple[Run, ...] = known.get(_ADDED) or known.get(_TOLD, ())
+    return found
+
+
+def _runs(messages: tuple[Message, ...], told: tuple[Run, ...]) -> Iterator[Run]:
+    for number, at in enumerate(range(0, len(messages), LENGTH)):
+        here = messages[at : at + LENGTH]
+        # Messages taken over are the same objects, so that comparing them costs next to nothing.
+        known = told[number] if number < len(told) and told[number].messages == here else None
+        yield known or _run(here)
+
+
+def _run(messages: tuple[Message, ...]) -> Run:
+    tallies = [message.tally for message in messages]
+    results = [result for tally in tallies for result, _ in tally.results]
+    shares: dict[Source, int] = {}
+    for tally in tallies:
+        for source, size in tally.shares:
+            shares[source] = shares.get(source, 0) + size
+    return Run(
+        messages=messages,
+        size=sum(tally.size for tally in tallies),
+        keyed=sum(tally.keyed for tally in tallies),
+        media=any(tally.media for tally in tallies),
+        nothing=any(tally.nothing for tally in tallies),
+        marked=any(tally.marked for tally in tallies),
+        unsealed=any(message.raw is None for message in messages),
+        calls={call.id: call for tally in tallies for call in tally.calls},
+        answered=frozenset(result.call_id for result in results if not result.server),
+        served=frozenset(result.call_id for result in results if result.server),
+        shares=shares,
+        results=len(results),
+        length=sum(result.size for result in results),
+    )
+
+
+def within(found: Iterable[Run], stop: int) -> tuple[list[Run], int]:
+    """The runs that end before message `stop`, and the place behind the last of them."""
+    whole: list[Run] = []
+    at = 0
+    for run in found:
+        if at + len(run.messages) > stop:
+            break
+        whole.append(run)
+        at += len(run.messages)
+    return whole, at
