@@ -182,7 +182,7 @@ class Message(Struct, frozen=True, kw_only=True, dict=True):
         return _tally(self)
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     """A request body, read.
 
     `envelope` has every top-level member in the client's order. `tools_changed` and `system_changed` say

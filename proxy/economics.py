@@ -5,7 +5,8 @@ costs `read` (0.1, say), a token that goes into the cache costs `write` (1.25) [
 it is: on a local server `read` is 0, `write` is 1, and the unit is the time to prefill a token [B530].
 
 Let the provider have C tokens of the conversation in its cache. An edit at a place with p tokens before it loses
-what is cached behind that place, and a batch of edits loses what its *first* edit loses:
+what is cached behind that place, and a batch of edits loses what its *first* edit loses. (Where only what is marked is
+kept, p is where an earlier request ended: nothing else can be read.)
 
     S = max(0, C - p)                          cached tokens behind the first edit
     R                                          tokens that the batch reclaims, Rc of them cached
@@ -41,8 +42,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from .branch import Frontier
 from .conversation import Conversation, Image, Message, Part, ToolDefinition, ToolResult
-from .ledger import Frontier
 from .models import ModelFacts
 from .runs import runs
 

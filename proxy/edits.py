@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Reminder, Role, Text, ToolCall
 from .identity import derived, digest, plainly, says
+from .runs import follow
 
 
 class Target(Struct, frozen=True):
@@ -188,7 +189,8 @@ class _Bench:
                 self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
         if self.own:
             self.messages = [*self.spread(range(len(self.conversation.messages)))]
-        return structs.replace(self.conversation, messages=tuple(self.messages), **changes)
+        conversation = structs.replace(self.conversation, messages=tuple(self.messages), **changes)
+        return follow(conversation, self.conversation)
 
 
 TOOLS, SYSTEM = -1, -2

@@ -13,6 +13,7 @@ from msgspec import Struct
 from .conversation import Conversation, Part, Reminder, Role, Source, Text, ToolResult, source_of
 from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
 from .rewrite import Rewrite
+from .runs import runs
 
 
 class EditLine(Struct, frozen=True, kw_only=True):
@@ -61,12 +62,11 @@ def structure(conversation: Conversation) -> tuple[dict[str, float], float | Non
         for part in parts:
             source = source_of(part, role)
             sizes[source] = sizes.get(source, 0) + part.size
-    for message in conversation.messages:
-        for source, size in message.tally.shares:
+    for run in runs(conversation):
+        for source, size in run.shares.items():
             sizes[source] = sizes.get(source, 0) + size
-        for result, _ in message.tally.results:
-            count += 1
-            length += result.size
+        count += run.results
+        length += run.length
     total = sum(sizes.values()) or 1
     ordered = sorted(sizes.items(), key=lambda pair: -pair[1])
     return {source.value: round(size / total, 4) for source, size in ordered if size}, (

@@ -21,6 +21,7 @@ from typing import assert_never
 from msgspec import structs
 
 from .conversation import (
+    Conversation,
     Image,
     Key,
     Message,
@@ -33,6 +34,7 @@ from .conversation import (
     ToolCall,
     ToolDefinition,
     ToolResult,
+    text_of,
 )
 
 KEY_BYTES = 16
@@ -258,3 +260,34 @@ def end_of_turn(messages: Sequence[Message], at: int) -> Key:
 def is_user_side(role: Role) -> bool:
     """Whether the role speaks in the user's turn: people and tools [A10 A20]."""
     return role in (Role.USER, Role.TOOL)
+
+
+def head(conversation: Conversation) -> tuple[tuple[str, bytes], ...]:
+    """Tools and system as they stand, each by place and text: what a provider caches before the turns [B1]."""
+    named = [(f"tools.{part.name}", part) for part in conversation.tools if isinstance(part, ToolDefinition)]
+    named += [(f"system.{place}", part) for place, part in enumerate(conversation.system)]  # type: ignore[misc]  # of any kind
+    return tuple((name, _wire(part)) for name, part in named)
+
+
+def _wire(part: Part) -> bytes:
+    said = text_of(part)
+    return said.encode("utf-8", "surrogatepass") if said is not None else bytes(part.raw or part.base or b"")
+
+
+def setting(conversation: Conversation) -> bytes:
+    """Digest of tools and system as they stand [B1 B12]."""
+    tools = [part for part in conversation.tools if isinstance(part, ToolDefinition)]
+    return digest(*map(_digest, (*tools, *conversation.system)))
+
+
+_DIGESTS: dict[int, tuple[Part, bytes]] = {}
+"""Digests of tools and system parts, by identity: a request asks three times for most of them."""
+
+
+def _digest(part: Part) -> bytes:
+    known = _DIGESTS.get(id(part))
+    if known is None or known[0] is not part:
+        if len(_DIGESTS) > 256:
+            _DIGESTS.clear()
+        known = _DIGESTS[id(part)] = (part, digest(_wire(part)))
+    return known[1]

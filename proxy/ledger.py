@@ -1,16 +1,8 @@
-"""What was promised about a conversation, and how far the provider has seen it.
-
-A *promise* is a decision recorded under an anchor key: made when the history was prefix P, it holds for every
-later history that extends P, and for no other. Replaying promises gives every request of a conversation the
-bytes that were sent before, whatever the policy says by then.
-
-A *branch* is one line of a conversation as it was last sent: the keys of its parts, its promises, the values
-frozen at its start, and a *frontier* for each upstream and model: when a request last succeeded there, and
-what the provider said it cost. A fork or a rewind makes a new branch that starts with the promises about what
-it shares.
+"""All that is known about conversations: where a request stands, and what its sending is to be remembered for.
 
 The ledger is memory. A store behind it is asked once per conversation root and told of every change; what it
-cannot do is its own business and never a request's.
+cannot do is its own business and never a request's. A fork or a rewind makes a new branch that starts with the
+promises about what it shares.
 """
 
 from __future__ import annotations
@@ -22,143 +14,24 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from .conversation import NO_KEY, Conversation, Key, Message, Part, ToolDefinition, text_of
-from .edits import Edit, Target
+from .branch import (
+    PROMISE_BYTES,
+    SHORT,
+    Branch,
+    Frontier,
+    Frozen,
+    Place,
+    Promise,
+    PromiseId,
+    along,
+    extended,
+    shared,
+    without,
+)
+from .conversation import NO_KEY, Key
 from .identity import digest
+from .recall import Recall, Recent
 from .usage import Usage
-
-SHORT = 8
-"""Bytes of a key kept per part of a branch: enough to tell two parts of one conversation apart."""
-
-
-PROMISE_BYTES = 1200
-"""What a promise takes in memory, about: its edit, the part that this puts in, their places in tables."""
-
-PART_BYTES, EDIT_BYTES = 700, 1500
-"""What a part that was read, and one that was edited, take in memory beside their text, about."""
-
-PromiseId = tuple[Key, str, int]
-
-
-class Promise(Struct, frozen=True, kw_only=True):
-    """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model.
-
-    Write-once per anchor, stage and `nth`: that of the target, where several parts share a key. `number`: its
-    place in the order in which a branch's promises were made; replay keeps that order, for edits build on
-    each other.
-    """
-
-    anchor: Key
-    stage: str
-    nth: int = 0
-    edits: tuple[Edit, ...] = ()
-    announces: tuple[tuple[str, str], ...] = ()
-    number: int = 0
-
-    @property
-    def id(self) -> PromiseId:
-        """What makes it one of its kind."""
-        return (self.anchor, self.stage, self.nth)
-
-
-class Spelling(Struct, frozen=True):
-    """A tool definition as first sent: what it says, and its bytes without a cache mark."""
-
-    name: str
-    says: bytes
-    raw: bytes
-
-
-class Frozen(Struct, frozen=True):
-    """What holds from the first request of a branch on: volatile values by (field, scope), tools in order."""
-
-    values: Mapping[str, tuple[str, ...]] = {}
-    tools: tuple[Spelling, ...] = ()
-
-
-class Frontier(Struct, frozen=True, kw_only=True):
-    """How far one upstream and model has seen a branch.
-
-    `at`: start of the last successful request, seconds since the epoch: lifetimes count from there [B10].
-    `parts`: how many keyed parts that request had; `estimate`: our token estimate of it; `tail`: the part
-    that carried its last cache mark; `ttl_s`: lifetime asked for by that mark, seconds; `setting`: digest of
-    tools and system as sent.
-    """
-
-    upstream: str
-    model: str
-    setting: bytes
-    at: float
-    parts: int
-    estimate: int
-    usage: Usage | None = None
-    tail: Target | None = None
-    tail_parts: int = 0
-    ttl_s: float | None = None
-
-
-class Branch(Struct, frozen=True, kw_only=True):
-    """One line of a conversation as last sent; see the module's prose.
-
-    `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
-    answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
-    it; `policy`: digest of the policy it is pinned to; `alone`: nothing new is done to it any more.
-    """
-
-    id: Key
-    root: Key
-    session: str
-    keys: bytes
-    policy: bytes
-    touched: float
-    turns: int = 0
-    made: int = 0
-    promises: Mapping[Key, tuple[Promise, ...]] = {}
-    frozen: Frozen = Frozen()
-    frontiers: tuple[Frontier, ...] = ()
-    answers: tuple[str, ...] = ()
-    answered: bool = False
-    rewritten: bool = False
-    alone: bool = False
-
-    def frontier(self, upstream: str, model: str, setting: bytes | None = None) -> Frontier | None:
-        """The newest frontier at an upstream and model, of one setting if given."""
-        fitting = [
-            f
-            for f in self.frontiers
-            if f.upstream == upstream and f.model == model and setting in (None, f.setting)
-        ]
-        return max(fitting, key=lambda f: f.at, default=None)
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """Where a request stands: `common` leading keyed parts were sent before along `branch`.
-
-    `broke`: the branch had gone on otherwise behind them, so what follows is new to the provider.
-    """
-
-    branch: Branch | None
-    common: int
-    broke: bool
-
-
-class Recent(Struct, frozen=True):
-    """The last request of a conversation, read: messages as the client wrote them and as they were sent.
-
-    `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
-    with each. `edits` are those of messages. `head`: tools and system as the client wrote them. `reach`: the highest message that an edit across messages
-    was bound to; below it nothing may be reused on its own. `size`: bytes of memory that all this takes, about.
-    """
-
-    client: tuple[Message, ...]
-    sent: tuple[Message, ...]
-    keys: bytes
-    counts: tuple[int, ...]
-    edits: tuple[Edit, ...]
-    head: tuple[tuple[str, bytes], ...]
-    reach: int
-    branch: Key
-    size: int
 
 
 class Commit(Struct, frozen=True, kw_only=True):
@@ -229,15 +102,12 @@ class Ledger:
     ) -> None:
         self._store = store
         self._roots: OrderedDict[Key, dict[Key, Branch]] = OrderedDict()
-        self._recent: OrderedDict[bytes, list[Recent]] = OrderedDict()
-        self._names: dict[Key, bytes] = {}
+        self._recall = Recall(recent_bytes)
         self._sessions: OrderedDict[str, tuple[Key, Key]] = OrderedDict()
         self._policies: dict[bytes, bytes] = {}
         self._flying: dict[int, Ticket] = {}
         self._counter = 0
         self._conversations = conversations
-        self._recent_limit = recent_bytes
-        self._recent_bytes = 0
         self._weights: OrderedDict[Key, tuple[Key, int]] = OrderedDict()
         self._loaded: list[Branch] = []
         self._branch_limit = branch_bytes
@@ -285,7 +155,7 @@ class Ledger:
                 and not branch.keys.startswith(answered[: len(branch.keys)])
             ):
                 continue
-            common = _common(branch.keys, keys)
+            common = shared(branch.keys, keys)
             whole = common * SHORT == len(branch.keys)
             if opening and not mine and not whole:
                 continue
@@ -300,7 +170,7 @@ class Ledger:
 
     def recall(self, name: bytes) -> Sequence[Recent]:
         """Recent requests filed under `name`, newest last."""
-        return self._recent.get(name, ())
+        return self._recall.under(name)
 
     def latest(self, session: str) -> Branch | None:
         """The branch that a named session was last sent along; None where nothing names it."""
@@ -309,12 +179,7 @@ class Ledger:
 
     def recent_of(self, branch: Key) -> Recent | None:
         """The last request of a branch, while it is remembered."""
-        name = self._names.get(branch)
-        return (
-            next((recent for recent in self._recent.get(name, ()) if recent.branch == branch), None)
-            if name
-            else None
-        )
+        return self._recall.of(branch)
 
     def policy(self, digest_: bytes) -> bytes | None:
         """The encoded policy with this digest, if a branch was ever pinned to it."""
@@ -363,7 +228,7 @@ class Ledger:
         made = before.made if before else 0
         fresh = before is None or commit.fork
         held = before.promises if before else {}
-        promises, added = _with(_along(held, commit.keys) if fresh else held, commit.promises, made)
+        promises, added = extended(along(held, commit.keys) if fresh else held, commit.promises, made)
         number = self._counter = self._counter + 1
         branch_id = self._name(commit, number, known) if before is None or fresh else before.id
         known[branch_id] = branch = Branch(
@@ -401,7 +266,7 @@ class Ledger:
             self._sessions[commit.session] = (commit.root, branch_id)
             self._sessions.move_to_end(commit.session)
         if commit.recent is not None:
-            self._file(commit.recall, structs.replace(commit.recent, branch=branch_id))
+            self._recall.file(commit.recall, structs.replace(commit.recent, branch=branch_id))
         if self._store is not None:
             self._store.save(branch, tuple(p for ps in promises.values() for p in ps) if fresh else added)
         while self._loaded:
@@ -446,7 +311,7 @@ class Ledger:
         recovers = ticket.commit.recovers
         standing_ = branch.promises if recovers else {}
         struck = () if recovers else tuple(p for group in branch.promises.values() for p in group)
-        promises, added = _with(standing_, ticket.commit.bare, branch.made)
+        promises, added = extended(standing_, ticket.commit.bare, branch.made)
         known[branch.id] = branch = structs.replace(
             branch,
             promises=promises,
@@ -455,7 +320,7 @@ class Ledger:
             rewritten=True,
             alone=not recovers,
         )
-        self._forget(branch.id)
+        self._recall.forget(branch.id)
         if self._store is not None:
             self._store.strike(branch, struck)
             self._store.save(branch, added)
@@ -505,32 +370,9 @@ class Ledger:
                 answers=ticket.before.answers,
                 answered=ticket.before.answered,
             )
-        known[branch.id] = branch = structs.replace(branch, promises=_without(branch.promises, struck))
+        known[branch.id] = branch = structs.replace(branch, promises=without(branch.promises, struck))
         if self._store is not None:
             self._store.strike(branch, struck)
-
-    def _file(self, name: bytes, recent: Recent) -> None:
-        """Keep the last request of each branch, the newest conversations first to stay."""
-        self._forget(recent.branch)
-        self._recent[name] = [*self._recent.pop(name, []), recent]
-        self._names[recent.branch] = name
-        self._recent_bytes += recent.size
-        while self._recent_bytes > self._recent_limit and len(self._names) > 1:
-            oldest = next(iter(self._recent.values()))[0]
-            self._forget(oldest.branch)
-
-    def _forget(self, branch: Key) -> None:
-        name = self._names.pop(branch, None)
-        if name is None:
-            return
-        kept = [recent for recent in self._recent[name] if recent.branch != branch]
-        self._recent_bytes -= sum(recent.size for recent in self._recent[name]) - sum(
-            recent.size for recent in kept
-        )
-        if kept:
-            self._recent[name] = kept
-        else:
-            del self._recent[name]
 
     def _weigh(self, branch: Branch) -> None:
         """Note what a branch takes, as the one used last."""
@@ -558,61 +400,6 @@ class Ledger:
             self._sessions.popitem(last=False)
 
 
-def _common(mine: bytes, theirs: bytes) -> int:
-    """How many leading keys are equal."""
-    low, high = 0, min(len(mine), len(theirs)) // SHORT
-    if mine[: high * SHORT] == theirs[: high * SHORT]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if mine[: middle * SHORT] == theirs[: middle * SHORT]:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _with(
-    held: Mapping[Key, tuple[Promise, ...]], new: Iterable[Promise], made: int
-) -> tuple[Mapping[Key, tuple[Promise, ...]], tuple[Promise, ...]]:
-    """Promises with new ones; write-once: what stands under an anchor and stage stays."""
-    result: dict[Key, tuple[Promise, ...]] | None = None
-    added: list[Promise] = []
-    for promise in new:
-        standing = (held if result is None else result).get(promise.anchor, ())
-        if any(p.id == promise.id for p in standing):
-            continue
-        result = dict(held) if result is None else result
-        numbered = structs.replace(promise, number=made + len(added))
-        result[promise.anchor] = (*standing, numbered)
-        added.append(numbered)
-    return (held if result is None else result), tuple(added)
-
-
-def _along(held: Mapping[Key, tuple[Promise, ...]], keys: bytes) -> Mapping[Key, tuple[Promise, ...]]:
-    """Promises about this history: their anchor is a part of it, or the end of a turn with a part that they edit."""
-    said = {keys[at : at + SHORT] for at in range(0, len(keys), SHORT)}
-    return {
-        anchor: group
-        for anchor, group in held.items()
-        if anchor[:SHORT] in said or any(e.target.key[:SHORT] in said for p in group for e in p.edits)
-    }
-
-
-def _without(
-    held: Mapping[Key, tuple[Promise, ...]], struck: Sequence[Promise]
-) -> Mapping[Key, tuple[Promise, ...]]:
-    if not struck:
-        return held
-    gone = {p.id for p in struck}
-    result: dict[Key, tuple[Promise, ...]] = {}
-    for anchor, promises in held.items():
-        kept = tuple(p for p in promises if p.id not in gone)
-        if kept:
-            result[anchor] = kept
-    return result
-
-
 def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...]) -> Branch:
     frontier = structs.replace(commit.frontier, usage=usage)
     kept = [
@@ -627,56 +414,3 @@ def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple
         answers=answers if latest else branch.answers,
         answered=branch.answered or latest,
     )
-
-
-def head(conversation: Conversation) -> tuple[tuple[str, bytes], ...]:
-    """Tools and system as they stand, each by place and text: what a provider caches before the turns [B1]."""
-    named = [(f"tools.{part.name}", part) for part in conversation.tools if isinstance(part, ToolDefinition)]
-    named += [(f"system.{place}", part) for place, part in enumerate(conversation.system)]  # type: ignore[misc]  # of any kind
-    return tuple((name, _wire(part)) for name, part in named)
-
-
-def _wire(part: Part) -> bytes:
-    said = text_of(part)
-    return said.encode("utf-8", "surrogatepass") if said is not None else bytes(part.raw or part.base or b"")
-
-
-def setting(conversation: Conversation) -> bytes:
-    """Digest of tools and system as they stand [B1 B12]."""
-    tools = [part for part in conversation.tools if isinstance(part, ToolDefinition)]
-    return digest(*map(_digest, (*tools, *conversation.system)))
-
-
-_DIGESTS: dict[int, tuple[Part, bytes]] = {}
-"""Digests of tools and system parts, by identity: a request asks three times for most of them."""
-
-
-def _digest(part: Part) -> bytes:
-    known = _DIGESTS.get(id(part))
-    if known is None or known[0] is not part:
-        if len(_DIGESTS) > 256:
-            _DIGESTS.clear()
-        known = _DIGESTS[id(part)] = (part, digest(_wire(part)))
-    return known[1]
-
-
-def standing(promises: Iterable[Promise], keys: bytes) -> tuple[Promise, ...]:
-    """Those of the promises whose anchor is a part of this history, in its order."""
-    found: list[tuple[int, Promise]] = []
-    for promise in promises:
-        at = keys.find(promise.anchor[:SHORT])
-        while at >= 0 and at % SHORT:
-            at = keys.find(promise.anchor[:SHORT], at + 1)
-        if at >= 0:
-            found.append((at, promise))
-    return tuple(promise for _, promise in sorted(found, key=lambda pair: pair[0]))
-
-
-def packed(messages: Iterable[Message]) -> bytes:
-    """The short keys of all parts that say something."""
-    return b"".join(part.key[:SHORT] for message in messages for part in message.parts if not part.nth)
-
-
-def keyed(parts: Iterable[Part]) -> int:
-    """How many of the parts say something."""
-    return sum(not part.nth for part in parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .branch import Branch, Frontier
 from .conversation import (
     Conversation,
     Image,
@@ -21,7 +22,8 @@ from .conversation import (
     ToolResult,
 )
 from .edits import Edit
-from .ledger import Branch, Frontier, Recent, head, setting
+from .identity import head, setting
+from .recall import Recent
 from .rewrite import Rewrite
 from .stages import Facts
 from .turns import NOISE_TOKENS, Miss

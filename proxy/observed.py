@@ -13,7 +13,7 @@ from msgspec import structs
 from .conversation import Conversation, Message
 from .economics import BYTES_PER_TOKEN, estimated, size_of, weight
 from .edits import Target, target_of
-from .ledger import setting
+from .identity import setting
 from .misses import batch, outlived
 from .models import ModelFacts
 from .rewrite import Rewrite

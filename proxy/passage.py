@@ -15,11 +15,14 @@ from operator import attrgetter, eq
 from msgspec import Struct, structs
 
 from .agents import recognised
+from .branch import SHORT, Frozen, Place, keyed, packed
 from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCall, ToolDefinition
 from .dialects import Dialect, Opened
 from .edits import Edit, Target, target_of
-from .identity import chain, digest, origin
-from .ledger import EDIT_BYTES, PART_BYTES, SHORT, Frozen, Ledger, Place, Recent, head, keyed, packed
+from .identity import chain, digest, head, origin
+from .ledger import Ledger
+from .recall import EDIT_BYTES, PART_BYTES, Recent
+from .runs import Run
 from .stages.view import Facts, Region
 
 
@@ -58,7 +61,9 @@ class Passage(Struct, frozen=True, kw_only=True):
             self, place=place, frozen=Frozen(), regions=regions, first=0, recent=None, shared=0
         )
 
-    def remembered(self, sent: tuple[Message, ...], edits: Sequence[Edit], reach: int) -> Recent:
+    def remembered(
+        self, sent: tuple[Message, ...], sums: tuple[Run, ...], edits: Sequence[Edit], reach: int
+    ) -> Recent:
         """What to take over when the next request comes. Texts are held twice: as they were sent, and read."""
         front = head(self.client)
         same = self.recent is not None and self.recent.head == front
@@ -71,6 +76,7 @@ class Passage(Struct, frozen=True, kw_only=True):
             head=self.recent.head if self.recent is not None and same else front,
             reach=reach,
             branch=NO_KEY,
+            sums=sums,
             size=2 * len(self.body) + PART_BYTES * self.counts[-1] + EDIT_BYTES * len(edits),
         )
 

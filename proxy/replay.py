@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
+from .branch import Branch, Promise, standing
 from .conversation import Conversation, Key, Message, Reminder, Role
 from .edits import Edit, InsertAfter, InsertBefore, Move, Replace, Target, apply, target_of, unchanged
 from .identity import turn_end
-from .ledger import Branch, Promise, standing
 from .passage import Passage
+from .runs import follow
 
 STALE = "stale"
 
@@ -36,6 +37,7 @@ def replay(passage: Passage) -> Replayed:
     found = sorted(_promised(client.messages, cut, branch.promises), key=lambda pair: pair[1].number)
     wanted = [edit for _, promise in found for edit in promise.edits]
     conversation = structs.replace(client, messages=(*prefix, *client.messages[cut:]))
+    conversation = follow(conversation, passage.recent.sums if passage.recent is not None else ())
     skipped, respelt = _spellings(client.messages[cut:], wanted)
     conversation, applied = apply(
         conversation, [edit for edit in wanted if id(edit) not in skipped], len(prefix)

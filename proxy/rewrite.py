@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from .branch import Frontier, Place, Promise
 from .conversation import Conversation, Message, Reasoning, Role
 from .dialects import Dialect, Opened
 from .economics import estimated
@@ -29,11 +30,13 @@ from .edits import (
     unchanged,
 )
 from .errors import BodyError, LawError
-from .ledger import Commit, Frontier, Ledger, Place, Promise, setting
+from .identity import setting
+from .ledger import Commit, Ledger
 from .passage import Passage, enter
 from .policy import Policy, Stages, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, replay
+from .runs import Run, follow, runs
 from .stages import ORDER, Facts, View, breakpoints
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
@@ -145,11 +148,12 @@ def _is_cold(frontier: Frontier, facts: Facts) -> bool:
 
 
 class _Staged(Struct, frozen=True, kw_only=True):
-    """The conversation behind the last stage. `unmarked`: its messages before marks were set; `lasting`: edits
+    """The conversation behind the last stage. `unmarked`: its messages before marks were set, `sums`: theirs; `lasting`: edits
     of messages that replay will make again; `passing`: edits decided anew each time."""
 
     view: View
     unmarked: tuple[Message, ...]
+    sums: tuple[Run, ...]
     lasting: tuple[Edit, ...]
     passing: tuple[Edit, ...]
     promises: tuple[Promise, ...]
@@ -166,7 +170,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
     for stage in ORDER:
         if stage is breakpoints:
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
-            unmarked = view.conversation.messages
+            unmarked, sums = view.conversation.messages, runs(view.conversation)
         config = policy.config(stage.NAME)
         if config is None:
             continue
@@ -182,6 +186,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
     return _Staged(
         view=view,
         unmarked=unmarked,
+        sums=sums,
         lasting=tuple(lasting),
         passing=tuple(passing),
         promises=tuple(map(_lean, promises)),
@@ -193,10 +198,10 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
 
 def _sealed(conversation: Conversation, dialect: Dialect) -> Conversation:
     """Changed messages, written once: the next request takes them over as they are."""
-    if all(message.raw is not None for message in conversation.messages):
+    if not any(run.unsealed for run in runs(conversation)):
         return conversation
     messages = tuple(dialect.sealed(m) if m.raw is None and m.written else m for m in conversation.messages)
-    return structs.replace(conversation, messages=messages)
+    return follow(structs.replace(conversation, messages=messages), conversation)
 
 
 def _changing(view: View, promises: Sequence[Promise]) -> list[Edit]:
@@ -347,7 +352,7 @@ def _commit(
         frozen=staged.view.frozen,
         rewritten=rewritten,
         frontier=frontier,
-        recent=passage.remembered(staged.unmarked, staged.lasting, staged.reach),
+        recent=passage.remembered(staged.unmarked, staged.sums, staged.lasting, staged.reach),
         recall=passage.name,
     )
 

@@ -12,7 +12,8 @@ from proxy.usage import Usage
 def streamed(dialect, *events, raw=b""):
     """Read a stream of (name, data) events; the name None leaves the `event:` line out."""
     lines = [
-        (f"event: {name}\n" if name else "") + f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
+        (f"event: {name}\n" if name else "")
+        + f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
         for name, data in events
     ]
     parser, reader = SseParser(), READERS[dialect]()
@@ -29,14 +30,25 @@ def document(dialect, body):
 
 def test_anthropic_stream():
     """Ids, signatures, stop reason; counts of message_start, overridden by message_delta where above zero."""
-    start = {"input_tokens": 3, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 40, "output_tokens": 1}
+    start = {
+        "input_tokens": 3,
+        "cache_read_input_tokens": 60,
+        "cache_creation_input_tokens": 40,
+        "output_tokens": 1,
+    }
     answer = streamed(
         "anthropic",
-        ("message_start", {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": start}}),
+        (
+            "message_start",
+            {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": start}},
+        ),
         ("ping", {"type": "ping"}),
         ("content_block_start", {"content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
         ("content_block_delta", {"delta": {"type": "signature_delta", "signature": "sig=="}}),
-        ("content_block_start", {"content_block": {"type": "tool_use", "id": "toolu_1", "name": "x", "input": {}}}),
+        (
+            "content_block_start",
+            {"content_block": {"type": "tool_use", "id": "toolu_1", "name": "x", "input": {}}},
+        ),
         ("content_block_delta", {"delta": {"type": "input_json_delta", "partial_json": '{"signature": 1}'}}),
         ("content_block_start", {"content_block": {"type": "server_tool_use", "id": "srvtoolu_1"}}),
         (
@@ -65,7 +77,10 @@ def test_anthropic_stream_without_names():
     answer = streamed(
         "anthropic",
         (None, {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 3}}}),
-        (None, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
+        (
+            None,
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+        ),
         (None, {"type": "message_stop"}),
     )
     assert (answer.usage, answer.stop_reason, answer.complete) == (
@@ -111,7 +126,10 @@ def test_openai_chat_stream():
         (None, CHAT_CHUNK),
         (None, {"choices": [{"delta": {"tool_calls": [call]}}]}),
         (None, {"choices": [{"delta": {"tool_calls": [more]}, "finish_reason": "tool_calls"}]}),
-        (None, {"choices": [], "usage": {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 8}}}),
+        (
+            None,
+            {"choices": [], "usage": {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 8}}},
+        ),
         (None, "[DONE]"),
     )
     assert answer == Answer(
@@ -139,7 +157,11 @@ def test_openai_chat_end(events, complete):
 
 def test_openai_chat_error_in_the_stream():
     """A router's error chunk names its error."""
-    error = {"id": "c1", "error": {"code": 502, "message": "x"}, "choices": [{"delta": {}, "finish_reason": "error"}]}
+    error = {
+        "id": "c1",
+        "error": {"code": 502, "message": "x"},
+        "choices": [{"delta": {}, "finish_reason": "error"}],
+    }
     assert streamed("openai_chat", (None, CHAT_CHUNK), (None, error)).error_type == "error"
 
 
@@ -180,8 +202,13 @@ def test_openai_responses_that_fail_or_stop_short():
     assert streamed("openai_responses", ("response.incomplete", {"response": incomplete})) == Answer(
         message_id="r", stop_reason="max_output_tokens", complete=True
     )
-    assert streamed("openai_responses", ("response.failed", {"response": failed})).error_type == "server_error"
-    assert streamed("openai_responses", ("error", {"code": "rate_limit", "message": "x"})).error_type == "rate_limit"
+    assert (
+        streamed("openai_responses", ("response.failed", {"response": failed})).error_type == "server_error"
+    )
+    assert (
+        streamed("openai_responses", ("error", {"code": "rate_limit", "message": "x"})).error_type
+        == "rate_limit"
+    )
 
 
 GEMINI_LAST = {
@@ -208,7 +235,10 @@ GEMINI = Answer(
 
 def test_gemini():
     """The last chunk's counts hold; a wrapped response and an array of them read the same."""
-    first = {"candidates": [{"content": {"parts": [{"text": "x"}]}}], "usageMetadata": {"promptTokenCount": 9}}
+    first = {
+        "candidates": [{"content": {"parts": [{"text": "x"}]}}],
+        "usageMetadata": {"promptTokenCount": 9},
+    }
     assert streamed("gemini", (None, first), (None, GEMINI_LAST)) == GEMINI
     assert streamed("gemini", (None, {"response": first}), (None, {"response": GEMINI_LAST})) == GEMINI
     assert document("gemini", [first, GEMINI_LAST]) == GEMINI
@@ -217,10 +247,16 @@ def test_gemini():
 
 
 ERRORS = {
-    "anthropic": ({"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, "overloaded_error"),
+    "anthropic": (
+        {"type": "error", "error": {"type": "overloaded_error", "message": "x"}},
+        "overloaded_error",
+    ),
     "openai_chat": ({"error": {"message": "x", "type": "invalid_request_error"}}, "invalid_request_error"),
     "openai_responses": ({"error": {"message": "x", "type": None, "code": "bad"}}, "bad"),
-    "gemini": ({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x"}}, "RESOURCE_EXHAUSTED"),
+    "gemini": (
+        {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x"}},
+        "RESOURCE_EXHAUSTED",
+    ),
 }
 
 
@@ -233,7 +269,9 @@ def test_error_bodies_name_their_type(dialect):
 
 
 @pytest.mark.parametrize("dialect", READERS)
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"7", b'"x"', b"{", b"\xff\xfe", b'{"usage":[],"choices":{}}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b"7", b'"x"', b"{", b"\xff\xfe", b'{"usage":[],"choices":{}}']
+)
 def test_nonsense_is_an_unknown_answer(dialect, body):
     """What is no answer gives none, and no fault."""
     assert document(dialect, body).usage is None

@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "rules", "images"},
-    {"conversation"},
+    {"conversation", "runs"},
     {"identity", "edits", "usage", "answer", "models", "tokens", "agents", "wellformed"},
-    {"ledger", "economics"},
+    {"ledger", "branch", "recall", "economics"},
     {"stages", "dialects"},
     {"policy", "passage", "replay"},
     {"rewrite"},
@@ -40,6 +40,7 @@ PURE = {
     "identity",
     "edits",
     "conversation",
+    "runs",
     "dialects",
     "rawjson",
 }

@@ -12,7 +12,7 @@ from msgspec import structs
 from proxy.conversation import Conversation, Image, Message, Role, Text, ToolDefinition, ToolResult
 from proxy.economics import Candidate, Suffix, Terms, best, estimated, needed_at, terms
 from proxy.edits import Target
-from proxy.ledger import Frontier
+from proxy.branch import Frontier
 from proxy.models import ModelFacts
 from proxy.usage import Usage
 

@@ -22,25 +22,10 @@ from proxy.conversation import (
     ToolDefinition,
 )
 from proxy.edits import Remove, Target
-from proxy.ledger import (
-    PROMISE_BYTES,
-    SHORT,
-    Branch,
-    Commit,
-    Frontier,
-    Frozen,
-    Ledger,
-    Place,
-    Promise,
-    Recent,
-    Spelling,
-    Ticket,
-    head,
-    keyed,
-    packed,
-    setting,
-    standing,
-)
+from proxy.branch import PROMISE_BYTES, SHORT, Branch, Frontier, Frozen, Place, Promise, Spelling, keyed, packed, standing
+from proxy.identity import head, setting
+from proxy.ledger import Commit, Ledger, Ticket
+from proxy.recall import Recent
 from proxy.usage import Usage
 
 ROOT = b"root" * 4

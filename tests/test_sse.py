@@ -40,7 +40,10 @@ def test_every_cut(framing):
     stream = FRAMINGS[framing] + b"data: 2\n\n"
     for cut in range(len(stream) + 1):
         assert events(stream[:cut], stream[cut:]) == [Event("a", b"1"), Event("message", b"2")], cut
-    assert events(*(stream[i : i + 1] for i in range(len(stream)))) == [Event("a", b"1"), Event("message", b"2")]
+    assert events(*(stream[i : i + 1] for i in range(len(stream)))) == [
+        Event("a", b"1"),
+        Event("message", b"2"),
+    ]
 
 
 def test_data_lines_are_joined():
@@ -87,7 +90,10 @@ def test_an_endless_event_is_stopped():
             parser.feed(b"data: 12345\n")
 
 
-@given(st.lists(st.sampled_from([b"data: x", b"event: e", b"\n", b"\r", b"\r\n", b":", b" "]), max_size=30), st.data())
+@given(
+    st.lists(st.sampled_from([b"data: x", b"event: e", b"\n", b"\r", b"\r\n", b":", b" "]), max_size=30),
+    st.data(),
+)
 def test_cuts_never_matter(pieces, data):
     """Any stream, cut into any chunks, gives what it gives in one."""
     stream = b"".join(pieces)

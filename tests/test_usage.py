@@ -12,7 +12,12 @@ from proxy.usage import (
 
 ANTHROPIC = {
     "the total is the sum of three": (
-        {"input_tokens": 3, "cache_creation_input_tokens": 40, "cache_read_input_tokens": 60, "output_tokens": 9},
+        {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 40,
+            "cache_read_input_tokens": 60,
+            "output_tokens": 9,
+        },
         Usage(prompt=103, uncached=3, cached=60, written=40, output=9),
     ),
     "two lifetimes": (
@@ -60,7 +65,12 @@ CHAT = {
         Usage(prompt=100, uncached=10, cached=60, written=30, output=9, reasoning=4),
     ),
     "hit and miss counts": (
-        {"prompt_tokens": 100, "prompt_cache_hit_tokens": 60, "prompt_cache_miss_tokens": 40, "completion_tokens": 9},
+        {
+            "prompt_tokens": 100,
+            "prompt_cache_hit_tokens": 60,
+            "prompt_cache_miss_tokens": 40,
+            "completion_tokens": 9,
+        },
         {},
         Usage(prompt=100, uncached=40, cached=60, output=9),
     ),
@@ -90,7 +100,12 @@ CHAT = {
         Usage(prompt=100, output=9),
     ),
     "what is no count": (
-        {"prompt_tokens": "100", "completion_tokens": -1, "cached_tokens": True, "prompt_tokens_details": [60]},
+        {
+            "prompt_tokens": "100",
+            "completion_tokens": -1,
+            "cached_tokens": True,
+            "prompt_tokens_details": [60],
+        },
         {},
         Usage(),
     ),
@@ -127,7 +142,9 @@ def test_gemini():
         "thoughtsTokenCount": 4,
     }
     assert gemini_usage(given) == Usage(prompt=100, uncached=40, cached=60, output=13, reasoning=4)
-    assert gemini_usage({"promptTokenCount": 7}) == Usage(prompt=7, uncached=7, cached=0, output=0, reasoning=0)
+    assert gemini_usage({"promptTokenCount": 7}) == Usage(
+        prompt=7, uncached=7, cached=0, output=0, reasoning=0
+    )
     assert gemini_usage({"totalTokenCount": 7}) == Usage()
 
 

@@ -8,17 +8,19 @@ where it stands, as labelled text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from ..branch import Promise
 from ..conversation import Image, Message, Part, Reasoning, Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, target_of
 from ..identity import content_says, end_of_turn, is_user_side, plainly, says
-from ..ledger import Promise
 from ..rawjson import encoded, is_array, items
+from ..runs import runs, within
 from .view import Proposal, View, causal, weight
 
 NAME = "balance"
@@ -37,15 +39,32 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     order: bool = True
 
 
+class _Ids:
+    """Ids of calls: those of older runs of the history, and what comes to them while the turns are walked."""
+
+    def __init__(self, older: Sequence[frozenset[str]], newer: set[str]) -> None:
+        self._older = [ids for ids in older if ids]
+        self._newer = newer
+
+    def __contains__(self, call_id: object) -> bool:
+        return call_id in self._newer or any(call_id in ids for ids in self._older)
+
+    def add(self, call_id: str) -> None:
+        self._newer.add(call_id)
+
+    def update(self, call_ids: Iterable[str]) -> None:
+        self._newer.update(call_ids)
+
+
 class _Turns(Struct):
     """The walk's memory: calls ever made, ids answered, and the edits found."""
 
     view: View
     config: Config
-    calls: dict[str, ToolCall]
-    answered: set[str]
+    calls: ChainMap[str, ToolCall]
+    answered: _Ids
     renamed: dict[str, str]
-    served: set[str]
+    served: _Ids
     edits: list[Edit]
     promises: list[Promise]
     cut: list[Edit]
@@ -55,8 +74,9 @@ def propose(view: View, config: Config) -> Proposal:
     """Walk the runs of assistant and user messages from the last answer that was sent."""
     messages = view.conversation.messages
     begin = _begin(messages, view.start)
-    calls, answered, served = _seen(messages[:begin])
-    turns = _Turns(view, config, calls, answered, {}, served | _served_later(messages[begin:]), [], [], [])
+    calls, answered, served = _seen(view, begin)
+    served.update(_served_later(messages[begin:]))
+    turns = _Turns(view, config, calls, answered, {}, served, [], [], [])
     at = begin
     while at < len(messages):
         at = _turn(turns, at)
@@ -81,13 +101,17 @@ def _begin(messages: Sequence[Message], start: int) -> int:
     return at
 
 
-def _seen(messages: Iterable[Message]) -> tuple[dict[str, ToolCall], set[str], set[str]]:
-    tallies = [message.tally for message in messages]
-    calls = {call.id: call for tally in tallies for call in tally.calls}
+def _seen(view: View, begin: int) -> tuple[ChainMap[str, ToolCall], _Ids, _Ids]:
+    """Calls before message `begin`, and ids of those with results from the client and from the provider."""
+    before, at = within(runs(view.conversation), begin)
+    tallies = [message.tally for message in view.conversation.messages[at:begin]]
+    last = {call.id: call for tally in tallies for call in tally.calls}
     results = [result for tally in tallies for result, _ in tally.results]
-    served = {result.call_id for result in results if result.server}
-    answered = {result.call_id for result in results if not result.server}
-    return calls, answered, served
+    return (
+        ChainMap(last, *(run.calls for run in reversed(before))),
+        _Ids([run.answered for run in before], {one.call_id for one in results if not one.server}),
+        _Ids([run.served for run in before], {one.call_id for one in results if one.server}),
+    )
 
 
 def _served_later(messages: Iterable[Message]) -> set[str]:
@@ -221,7 +245,7 @@ def _client_call(turns: _Turns, part: ToolCall, waiting: dict[str, ToolCall]) ->
     return True
 
 
-def _free_id(call_id: str, taken: dict[str, ToolCall]) -> str:
+def _free_id(call_id: str, taken: Mapping[str, ToolCall]) -> str:
     return next(made for number in range(2, len(taken) + 3) if (made := f"{call_id}_{number}") not in taken)
 
 
@@ -437,10 +461,13 @@ def _fill(
         return
     messages = turns.view.conversation.messages
     ours = _fills(lost, given, messages, run, answers)
-    place = messages[answers[-1] if answers else run[-1]].index
-    if place < 0:
-        return
-    anchor = end_of_turn(turns.view.client.messages, place)
+    client = turns.view.client.messages
+    place = messages[run[-1]].index
+    if place + 1 < len(client) and client[place + 1].role is not Role.ASSISTANT:
+        place += (
+            1  # the turn behind the calls, as the client has it: what we put there may have no place in it
+        )
+    anchor = end_of_turn(client, place)
     turns.promises.append(Promise(anchor=anchor, stage=NAME, edits=tuple(ours)))
     turns.answered.update(call.id for call in lost)
 

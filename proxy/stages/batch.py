@@ -12,10 +12,11 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct, structs
 
+from ..branch import Frontier, Promise
 from ..conversation import Conversation, Key, Message, Part, Reasoning, Role, Text, ToolResult
 from ..economics import BYTES_PER_TOKEN, Terms, terms, weight
 from ..edits import Edit, Remove, Target, target_of
-from ..ledger import Frontier, Promise, setting
+from ..identity import setting
 from .view import Region, View
 
 REASONING = "reasoning"

@@ -15,6 +15,7 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct, structs
 
+from ..branch import keyed
 from ..conversation import (
     Conversation,
     Image,
@@ -32,9 +33,9 @@ from ..conversation import (
     may_hold_marks,
 )
 from ..edits import Target, target_of
-from ..ledger import keyed
 from ..models import ModelFacts
 from ..rawjson import closed_array, closed_object, items, members
+from ..runs import runs, within
 
 CARRIERS = frozenset({"search_result", "compaction"})
 """Kinds of blocks without a part type of their own that are known to carry a mark [B3]."""
@@ -102,9 +103,12 @@ def standing(conversation: Conversation) -> list[Standing]:
         for nth, part in enumerate(parts):
             if part.mark is not None:
                 found.append(Standing(Spot(zone, 0, nth, part), (part.mark,)))
-    for at, message in enumerate(conversation.messages):
-        if message.tally.marked:
-            found += _in_turn(at, message)
+    start = 0
+    for run in runs(conversation):
+        for at, message in enumerate(run.messages if run.marked else (), start):
+            if message.tally.marked:
+                found += _in_turn(at, message)
+        start += len(run.messages)
     return found
 
 
@@ -253,6 +257,8 @@ def last_mark(conversation: Conversation) -> LastMark | None:
 def _last(conversation: Conversation, spot: Spot, mark: Mark) -> LastMark:
     if spot.zone is not Zone.TURNS:
         return LastMark(target_of(spot.part), 0, mark.ttl)
-    said = sum([message.tally.keyed for message in conversation.messages[: spot.at]])
+    before, at = within(runs(conversation), spot.at)
+    said = sum(run.keyed for run in before)
+    said += sum(message.tally.keyed for message in conversation.messages[at : spot.at])
     said += keyed(conversation.messages[spot.at].parts[: spot.nth + 1])
     return LastMark(target_of(spot.part), said, mark.ttl)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, structs
 
+from ..branch import Promise
 from ..conversation import (
     Message,
     Opaque,
@@ -25,8 +26,8 @@ from ..conversation import (
 )
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, Target, target_of
 from ..identity import is_user_side
-from ..ledger import Promise
 from ..rawjson import closed_array, is_array, items
+from ..runs import runs
 from .view import Proposal, View, causal, weight
 
 NAME = "normalize"
@@ -84,9 +85,7 @@ def _blanks(view: View) -> Iterator[Edit]:
     messages = view.conversation.messages
     every = range(len(messages))
     ends = {next((at for at in order if _stays(messages[at])), -1) for order in (every, reversed(every))}
-    for at, message in enumerate(messages):
-        if not message.tally.nothing and at < view.start:
-            continue
+    for at, message in _suspects(view):
         blank = [part for part in message.parts if part.nth and _is_blank(part)]
         directive = message.role is Role.SYSTEM and any(
             name == "output_config" for name, _ in message.frame
@@ -97,6 +96,18 @@ def _blanks(view: View) -> Iterator[Edit]:
         for part in message.parts if at >= view.start else ():
             if isinstance(part, ToolResult) and view.region(part) is not None:
                 yield from _inner_blanks(part)
+
+
+def _suspects(view: View) -> Iterator[tuple[int, Message]]:
+    """Messages with a blank text in them, and those not sent before."""
+    start = 0
+    for run in runs(view.conversation):
+        behind = start + len(run.messages)
+        if run.nothing or behind > view.start:
+            for at, message in enumerate(run.messages, start):
+                if message.tally.nothing or at >= view.start:
+                    yield at, message
+        start = behind
 
 
 def _stays(message: Message) -> bool:

@@ -14,9 +14,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ..branch import Promise
 from ..conversation import Message, Reasoning
 from ..edits import Edit, Remove, Target, target_of
-from ..ledger import Promise
 from .batch import anchor
 from .view import Proposal, View, causal, weight
 

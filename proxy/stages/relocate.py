@@ -17,9 +17,9 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct, structs
 
 from ..agents import Field, VolatileRule, substitute
+from ..branch import Frozen, Promise
 from ..conversation import Part, Reminder, Role, Source, Text, ToolCall, ToolDefinition, ToolResult, text_of
 from ..edits import Edit, InsertAfter, InsertBefore, Replace, Target, target_of
-from ..ledger import Frozen, Promise
 from .view import Proposal, Region, View, weight
 
 NAME = "relocate"

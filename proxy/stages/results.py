@@ -40,11 +40,19 @@ class Seen(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """All results by tool, in prompt order; bytes of the whole prompt; turns of the model in it."""
+    """All results by tool, in prompt order; bytes of the whole prompt; turns of the model in it.
+
+    `asked`: for each of these turns the bytes of the request that it answered: what stands before it.
+    """
 
     shelves: dict[str, list[Seen]]
     total: int
-    turns: int
+    asked: list[int]
+
+    @property
+    def turns(self) -> int:
+        """How many turns of the model there are."""
+        return len(self.asked)
 
 
 def survey(view: View) -> Survey:
@@ -53,23 +61,23 @@ def survey(view: View) -> Survey:
     total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
     calls: dict[str, ToolCall] = {}
     shelves: defaultdict[str, list[Seen]] = defaultdict(list)
-    turns, assistant, previous = 0, Role.ASSISTANT, None
+    asked, assistant, previous = list[int](), Role.ASSISTANT, None
     for message in conversation.messages:
         tally = message.tally
         if message.role is assistant and previous is not assistant:
-            turns += 1
+            asked.append(total)
         previous = message.role
         if tally.media or (tally.calls and tally.results):
-            total = _walked(message, model, calls, shelves, total, turns)
+            total = _walked(message, model, calls, shelves, total, len(asked))
             continue
         for call in tally.calls:
             calls[call.id] = call
         for result, ahead in tally.results:
             made = calls.get(result.call_id)
             if made is not None:
-                shelves[made.name].append(Seen(result, made, total + ahead, turns))
+                shelves[made.name].append(Seen(result, made, total + ahead, len(asked)))
         total += tally.size
-    return Survey(shelves, total, turns)
+    return Survey(shelves, total, asked)
 
 
 def _walked(

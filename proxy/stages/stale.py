@@ -17,10 +17,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..branch import Promise
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN, Candidate, Suffix, Terms, best, needed_at, weight
 from ..edits import Held, Replace, target_of
-from ..ledger import Promise
+from ..models import ModelFacts
 from ..rawjson import encoded
 from . import stubs
 from .batch import batch, terms_of
@@ -75,11 +76,13 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Stale(Struct, frozen=True):
-    """A result that could go; `turns`: how many requests carried it since it became stale."""
+    """A result that could go; `turns`: how many requests carried it since it became stale; `asked`: bytes of the
+    request whose answer called for it, the last one that did not have it."""
 
     seen: Seen
     saves: int
     turns: int
+    asked: int
 
 
 def propose(view: View, config: Config) -> Proposal:
@@ -136,7 +139,8 @@ def _stale(view: View, all_results: Survey, config: Config) -> list[_Stale]:
             size = weight(result, view.facts.model) if result.images else result.size
             saves = size - PLACEHOLDER_BYTES
             if saves > 0:
-                found.append(_Stale(seen, saves, all_results.turns - pusher.turn))
+                asked = all_results.asked[seen.turn - 1] if seen.turn else 0
+                found.append(_Stale(seen, saves, all_results.turns - pusher.turn, asked))
     return found
 
 
@@ -152,9 +156,10 @@ def _choice(
 ) -> tuple[Suffix | None, bool]:
     """The best batch, and whether the window forces it: then it need not pay, but reclaim enough."""
     unit = at.scale / BYTES_PER_TOKEN
-    candidates = [Candidate(one.seen.before * unit, one.saves * unit, one.turns) for one in found]
+    model = view.facts.model
+    candidates = [Candidate(_kept(one, model, unit), one.saves * unit, one.turns) for one in found]
     least = config.min_batch_bytes * unit
-    needed = needed_at(total * unit, config.high_water, view.facts.model.window)
+    needed = needed_at(total * unit, config.high_water, model.window)
     usual = best(candidates, at, least)
     if needed is None:
         return usual, False
@@ -162,6 +167,17 @@ def _choice(
         return usual, True
     forced = best(candidates, at, max(least, needed))
     return (usual, False) if forced is None else (forced, True)
+
+
+def _kept(one: _Stale, model: ModelFacts, unit: float) -> float:
+    """Tokens before a result that can still be read from the cache if it changes.
+
+    Where the provider keeps what is marked, only what earlier requests had as a whole is kept, above the minimum [B13].
+    """
+    if model.regime != "breakpoints":
+        return one.seen.before * unit
+    kept = one.asked * unit
+    return kept if kept >= model.minimum else 0.0
 
 
 def _decided(

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from msgspec import Raw, Struct, structs
 
+from ..branch import Frozen, Promise, Spelling
 from ..conversation import ToolCall, ToolDefinition
 from ..edits import Edit, Move, Replace, target_of
 from ..errors import BodyError
 from ..identity import canonical
-from ..ledger import Frozen, Promise, Spelling
 from ..rawjson import closed_object, members
 from .view import Proposal, View, weight
 

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from ..agents import Agent, Field
+from ..branch import Frozen, Place, Promise
 from ..conversation import Conversation, Part, Reminder
 from ..edits import Edit, Held, Target, target_of
-from ..ledger import Frozen, Place, Promise
 from ..models import ModelFacts
 from ..rules import Rules
 

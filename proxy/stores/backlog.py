@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..branch import Branch, Promise, PromiseId
 from ..conversation import Key
-from ..ledger import Branch, Promise, PromiseId
 
 
 class Unwritten:

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
+from ..branch import Branch, Promise
 from ..conversation import Key
 from ..errors import StoreError
-from ..ledger import Branch, Promise
 from .backlog import Backlog, Unwritten
 from .records import assemble, encode_head, encode_promise, encode_tools
 

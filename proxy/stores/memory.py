@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from ..branch import Branch, Promise, PromiseId
 from ..conversation import Key
 from ..errors import StoreError
-from ..ledger import Branch, Promise, PromiseId
 from .records import assemble, encode_head, encode_promise, encode_tools
 
 

@@ -13,9 +13,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from ..branch import Branch, Promise, Spelling
 from ..edits import Edit, InsertAfter, InsertBefore, Replace
 from ..errors import StoreError
-from ..ledger import Branch, Promise, Spelling
 
 Value = TypeVar("Value")
 

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from ..branch import Branch, Promise
 from ..conversation import Key
 from ..errors import StoreError
-from ..ledger import Branch, Promise
 from .backlog import Backlog
 from .database import Database
 from .memory import MemoryStore

@@ -397,11 +397,13 @@ def test_the_fallback_is_bound_to_nothing_it_lacks(world, story):
 
 
 def said_without_thinking(body: bytes) -> object:
-    """The request without thinking blocks."""
+    """The request without thinking blocks; a message that was nothing else is not there."""
     parsed = orjson.loads(body)
     for message in parsed["messages"]:
-        if isinstance(message["content"], list):
-            message["content"] = [block for block in message["content"] if block["type"] != "thinking"]
+        content = message["content"]
+        if isinstance(content, list) and any(block["type"] == "thinking" for block in content):
+            message["content"] = [block for block in content if block["type"] != "thinking"] or None
+    parsed["messages"] = [message for message in parsed["messages"] if message["content"] is not None]
     return parsed
 
 

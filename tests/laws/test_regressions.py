@@ -243,6 +243,16 @@ def test_turns_are_merged_across_a_message_that_was_emptied():
     assert [message["role"] for message in sent(driver)] == ["user"]
 
 
+def test_a_lost_result_before_a_turn_of_our_own():
+    """The blank prompt leaves, the system message becomes the user's turn, and the placeholder stands in it."""
+    driver = told_again(
+        PLAIN, Step(answer=(3,)), Step(results=("lost",), says=(6,), reminder="system_behind"), Step()
+    )
+    kinds = [block["type"] for block in sent(driver, 1)[-1]["content"]]
+    assert kinds == ["tool_result", "text"]
+    assert sent(driver)[2] == sent(driver, 1)[-1]
+
+
 def test_a_turn_that_went_to_an_earlier_one_is_not_missed():
     """Behind an answer that was emptied nothing is left to write, which is no fault of the history."""
     driver = told_again(LOCAL, Step(), Step(move="empty_answer", fate="unheard"), Step())

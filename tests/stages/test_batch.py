@@ -9,7 +9,7 @@ from proxy.conversation import Conversation
 from proxy.dialects.anthropic import Anthropic
 from proxy.edits import Remove, target_of
 from proxy.identity import chain, origin, plainly
-from proxy.ledger import Branch, Frozen, Place, Promise
+from proxy.branch import Branch, Frozen, Place, Promise
 from proxy.models import Models
 from proxy.stages import Facts, View
 from proxy.stages.batch import Obstacle, anchor, batch, terms_of, tokens_before

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from proxy.edits import Remove
 from proxy.stages.stale import Config
 
-from tests.simulator.bodies import image, png, text
-from tests.stages.clearing import OPUS, PLAIN, Work, is_placeholder, lines, results
+from tests.simulator.bodies import image, png, result, text
+from tests.stages.clearing import OPUS, PLAIN, Work, call, is_placeholder, lines, results
 
 COLD = 1_000.0
 """Seconds: longer than the cache lives."""
@@ -63,6 +63,21 @@ def test_a_warm_cache_holds_until_the_rent_is_paid() -> None:
     assert 5 < at < 199
     reasons = {edit.reason for edit in work.last.edits if edit.stage == "stale"}
     assert all("carrying it cost" in reason and "breaking costs" in reason for reason in reasons)
+
+
+def test_what_came_with_one_request_breaks_with_it() -> None:
+    """The cache ends where requests ended: a change in the last results of many loses the ones before them too."""
+    work = Work(Config(tools={"run": 1}))
+    work.say("Look.", answer=(*(call(f"f{at}") for at in range(6)), call("one", "run"), call("two", "run")))
+    calls = [block["id"] for block in work.messages[-1]["content"] if block["type"] == "tool_use"]
+    outputs = [*(lines(f"f{at}") for at in range(6)), lines("one"), "short"]
+    work.say(*map(result, calls, outputs))
+    done = work.say("And now?")
+    assert shown(work) == [True] * 8
+    assert [(held.targets, held.breaks_tokens > 6 * held.saves_tokens) for held in done.held] == [(1, True)]
+    usage = work.provider.log[-1].usage
+    assert usage is not None
+    assert usage.cache_read_input_tokens > 20 * usage.written
 
 
 def test_what_is_sent_only_grows_but_for_batches() -> None:

@@ -19,7 +19,7 @@ from proxy.conversation import (
     ToolResult,
 )
 from proxy.edits import InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
-from proxy.ledger import Branch, Frontier, Frozen, Promise, Spelling
+from proxy.branch import Branch, Frontier, Frozen, Promise, Spelling
 from proxy.usage import Usage
 
 NOW = 1_800_000_000.0

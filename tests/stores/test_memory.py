@@ -2,7 +2,8 @@
 
 from msgspec import structs
 
-from proxy.ledger import Branch, Commit, Frontier, Frozen, Ledger, Promise
+from proxy.branch import Branch, Frontier, Frozen, Promise
+from proxy.ledger import Commit, Ledger
 from proxy.stores.memory import MemoryStore
 from tests.stores.branches import branch, key, promise
 

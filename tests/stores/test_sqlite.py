@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from proxy.errors import StoreError
-from proxy.ledger import Branch
+from proxy.branch import Branch
 from proxy.stores.database import NAME
 from proxy.stores.sqlite import Limits, SqliteStore
 from tests.stores import branches as made

@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from proxy.errors import StoreError
-from proxy.ledger import Branch
+from proxy.branch import Branch
 from proxy.stores.database import NAME, VERSION
 from proxy.stores.sqlite import Limits, SqliteStore
 from tests.stores.branches import NOW, all_promises, branch, key, promise
