@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from msgspec import structs
+
 from proxy.demo import demonstrate, faults, plan, run_demo
 from proxy.demo.client import CodingAgent, headers
 from proxy.demo.figures import Edited, Figures, Played, figures
@@ -24,7 +26,18 @@ from proxy.simulator import Call, Clock, Exchange, Provider, Reply, Say, Setting
 from proxy.sse import SseParser
 from proxy.stages import stale
 
-KEYS = ["name", "path", "turns", "refused", "prompt_tokens", "cached_share", "cost", "breaks", "added_ms"]
+KEYS = [
+    "name",
+    "path",
+    "turns",
+    "refused",
+    "stuck_at",
+    "prompt_tokens",
+    "cached_share",
+    "cost",
+    "breaks",
+    "added_ms",
+]
 
 
 def stet_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +68,7 @@ def edits(shown: Json) -> dict[str, Json]:
 
 
 def test_every_session_has_a_line_for_each_path(shown: Json) -> None:
-    """The JSON names the same nine figures for each session, first directly, then through stet."""
+    """The JSON names the same ten figures for each session, first directly, then through stet."""
     assert [list(line) for line in shown["sessions"]] == [KEYS] * 10
     assert [(line["name"], line["path"]) for line in shown["sessions"]] == [
         (session.name, path) for session in SESSIONS for path in ("direct", "stet")
@@ -97,6 +110,7 @@ def test_a_broken_history_is_stuck_only_directly(lines: dict[tuple[str, str], Js
     """Directly every turn behind the interrupt is refused."""
     direct = lines["broken history", "direct"]
     assert direct["refused"] == 40 - plan.INTERRUPTED - 1
+    assert direct["stuck_at"] == plan.INTERRUPTED + 2
     assert lines["broken history", "stet"]["cached_share"] > 0.9
 
 
@@ -291,6 +305,7 @@ def test_figures_add_up_what_the_provider_noted() -> None:
         path="stet",
         turns=6,
         refused=1,
+        stuck_at=None,
         prompt_tokens=9550,
         cached_share=round(4490 / 9550, 4),
         cost=6761.5,
@@ -306,6 +321,7 @@ def line(name: str, path: Any, *, refused: int = 0, cost: float = 100.0) -> Figu
         path=path,
         turns=40,
         refused=refused,
+        stuck_at=41 - refused if refused else None,
         prompt_tokens=2_345_678,
         cached_share=0.9,
         cost=cost,
@@ -328,8 +344,9 @@ def edit(name: str, **stages: int) -> Edited:
     )
 
 
-def test_the_report_fits_a_terminal_and_hides_nothing() -> None:
-    """A hundred columns; refusals, and a session that stet makes dearer, are said at the end."""
+@pytest.mark.parametrize("columns", [80, 99, 100, 200])
+def test_the_report_fits_a_terminal_and_hides_nothing(columns: int) -> None:
+    """A hundred columns or fewer; refusals, and a session that stet makes dearer, are said at the end."""
     sessions = [
         line("clean client", "direct"),
         line("clean client", "stet", cost=103.0),
@@ -339,11 +356,17 @@ def test_the_report_fits_a_terminal_and_hides_nothing() -> None:
     stages = dict.fromkeys(
         ("encoding", "normalize", "balance", "reasoning", "relocate", "stale", "breakpoints"), 40
     )
-    text = report("default", sessions, [edit("clean client"), edit("broken history", **stages)])
-    assert max(map(len, text.splitlines())) <= 100
+    did = [edit("clean client"), edit("broken history", **stages)]
+    text = report("default", sessions, did, columns)
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
     assert "2,345,678" in text
+    assert "stuck at 13" in text
+    assert "careful" not in text
+    lost = [*did, structs.replace(edit("prefix-checked model"), thinking=13, batches=1)]
+    assert "The policy careful" in " ".join(report("default", sessions, lost, columns).split())
     assert all(f"{stage} 40" in text for stage in stages)
-    closing = " ".join(text.splitlines()[-4:])
+    closing = " ".join(text.split())
     assert "Refused turns: 28 directly, 0 through stet." in closing
     assert "Stuck directly: broken history" in closing
     assert "Dearer through stet: clean client, +3.0%." in closing

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import StetError
+from ..gateway.console import columns
 from ..policy import load_policy
 from .figures import Edited, Figures, edited, figures
 from .plan import TURNS
@@ -27,6 +28,9 @@ from .playing import play
 from .running import HOST, Running
 from .sessions import CLEAN, SESSIONS
 from .table import Progress, report
+
+_UNFOLDED = 100
+"""Columns where nothing says how many there are."""
 
 WARMING = 6
 """Turns played on both paths before anything is measured."""
@@ -47,9 +51,10 @@ def run_demo(policy: str = "default", *, as_json: bool = False) -> int:
     """
     progress = Progress(sys.stderr)
     found = demonstrate(policy, progress)
-    shown = (
-        msgspec.json.encode(found).decode() if as_json else report(found.policy, found.sessions, found.edits)
-    )
+    if as_json:
+        shown = msgspec.json.encode(found).decode()
+    else:
+        shown = report(found.policy, found.sessions, found.edits, columns(sys.stdout) or _UNFOLDED)
     sys.stdout.write(f"{shown}\n")
     return 1 if any(one.failed_open for one in found.edits) else 0
 

@@ -39,6 +39,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     """One line of the table.
 
     turns          requests the client sent; `refused` of them were answered with an error
+    stuck_at       the turn from which on all were refused; None where the client got to its end
     prompt_tokens  of all prompts together, `cached_share` of them read from the cache (0 to 1)
     cost           of all prompts, in units of one base input token [B14]; answers are not in it
     breaks         requests that read less than the provider held for them
@@ -49,6 +50,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     path: Path
     turns: int
     refused: int
+    stuck_at: int | None
     prompt_tokens: int
     cached_share: float
     cost: float
@@ -82,11 +84,14 @@ def figures(name: str, path: Path, played: Played, direct: Played) -> Figures:
     """The line of a session; `direct` is the same session without the proxy."""
     taken = [one for one in played.exchanges if one.status == 200]
     prompt = sum(one.usage.total for one in taken)
+    answered = [at for at, answer in enumerate(played.answers, 1) if answer.content is not None]
+    last = answered[-1] if answered else 0
     return Figures(
         name=name,
         path=path,
         turns=len(played.answers),
         refused=sum(answer.content is None for answer in played.answers),
+        stuck_at=last + 1 if last < len(played.answers) else None,
         prompt_tokens=prompt,
         cached_share=round(sum(one.read for one in taken) / prompt, 4) if prompt else 0.0,
         cost=round(sum(one.cost for one in taken), 1),

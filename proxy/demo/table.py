@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import TextIO
@@ -15,7 +16,7 @@ class Progress:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._live = out.isatty()
+        self._live = out.isatty() and os.environ.get("TERM") != "dumb"
 
     def turn(self, session: str, turn: int) -> None:
         """Say that so many turns are over."""
@@ -34,15 +35,18 @@ class Progress:
         self._out.flush()
 
 
-_HEAD = ("session", "path", "turns", "refused", "prompt tokens", "cached", "cost", "breaks", "added")
-_DID_HEAD = ("session", "edits, by stage: turns in which they were in force", "left out", "held", "thinking")
-_WIDTH = 48
-"""Characters that the list of stages may take in a line."""
+_HEAD = ("session", "path", "turns", "refused", "prompt", "cached", "cost", "breaks", "added")
+_DID_HEAD = ("session", "edits, by stage: turns in force", "left out", "held", "thinking")
+
+_WIDE = 100
+"""Columns that the report takes at most; with fewer the names of the sessions stand in lines of their own."""
+_STAGES = (48, 28)
+"""Characters that the list of stages may take in a line, wide and narrow."""
 
 _TIED = "\N{NO-BREAK SPACE}"
 
 _NOTE = (
-    "prompt tokens, cached, refused: what the provider counted. cost: of all prompts, in base input tokens (a cache "
+    "prompt (tokens), cached, refused: what the provider counted. cost: of all prompts, in base input tokens (a cache "
     "write 1.25, a read 0.1; 0.05 on the prefix-checked model). breaks: turns that read less from the cache than it "
     "held. added: how much longer the client waited for the first byte through stet, median."
 )
@@ -50,33 +54,53 @@ _DID_NOTE = (
     "left out: tokens, over all turns. held: turns in which clearing old results did not pay yet. thinking: blocks "
     "that the last request still had, of those the model had made."
 )
-_COLUMNS = 100
+_THINKING_NOTE = (
+    "Thinking that is missing for the {names} left with the batch that cleared old results after the long pause, when "
+    "the cache was cold anyway: that model takes thinking back only behind what it was made from. The policy careful "
+    "clears nothing and keeps all."
+)
 _DEARER = 0.02
 
 
-def report(policy: str, sessions: Sequence[Figures], edits: Sequence[Edited]) -> str:
-    """The tables and the closing words; none is too long for a terminal."""
+def report(policy: str, sessions: Sequence[Figures], edits: Sequence[Edited], columns: int = _WIDE) -> str:
+    """The tables and the closing words; no line is longer than `columns`, where these are 80 or more."""
+    wide = min(columns, _WIDE)
     title = f"A scripted coding agent, {TURNS} turns, as {len(edits)} clients: directly, and through stet ({policy})"
-    lines = [title, "", *_aligned([_HEAD, *map(_row, sessions)], left=2), "", *wrap(_NOTE, _COLUMNS), ""]
-    did = [row for one in edits for row in _did(one)]
-    lines += [*_aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, _COLUMNS), ""]
-    return "\n".join([*_failures(edits), *lines, *_sum(sessions)])
+    lines = [*wrap(title, wide), "", *_figures(sessions, narrow=columns < _WIDE), "", *wrap(_NOTE, wide), ""]
+    did = [row for one in edits for row in _did(one, _STAGES[columns < _WIDE])]
+    lines += [*_aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, wide)]
+    lost = ", ".join(one.name for one in edits if one.thinking < one.thinking_given and one.batches)
+    lines += wrap(_THINKING_NOTE.format(names=lost), wide) if lost else []
+    return "\n".join([*_failures(edits, wide), *lines, "", *_sum(sessions, wide)])
 
 
-def _failures(edits: Sequence[Edited]) -> list[str]:
+def _failures(edits: Sequence[Edited], columns: int) -> list[str]:
     """What went wrong in the proxy itself, before anything else is said."""
     failed = sum(one.failed_open for one in edits)
     if not failed:
         return []
     said = f"FAILED: in {failed} turns stet failed, and the request went out as the client sent it."
-    return [*wrap(said, _COLUMNS), *(f"  {one.name}: {fault}" for one in edits for fault in one.faults), ""]
+    faults = [f"  {one.name}: {fault}" for one in edits for fault in one.faults]
+    return [part for line in (said, *faults) for part in wrap(line, columns, subsequent_indent="    ")] + [""]
+
+
+def _figures(sessions: Sequence[Figures], *, narrow: bool) -> list[str]:
+    if not narrow:
+        names = [line.name if line.path == "direct" else "" for line in sessions]
+        return _aligned(
+            [_HEAD, *((name, *_row(line)) for name, line in zip(names, sessions, strict=True))], left=2
+        )
+    rows = _aligned([_HEAD[1:], *map(_row, sessions)], left=1)
+    lines = [f"  {row}" for row in rows[:2]]
+    for line, row in zip(sessions, rows[2:], strict=True):
+        lines += [line.name] * (line.path == "direct") + [f"  {row}"]
+    return lines
 
 
 def _row(line: Figures) -> tuple[str, ...]:
     return (
-        line.name if line.path == "direct" else "",
         line.path,
-        f"{line.turns}",
+        f"{line.turns}" if line.stuck_at is None else f"stuck at {line.stuck_at}",
         f"{line.refused}",
         f"{line.prompt_tokens:,}",
         f"{line.cached_share:.1%}",
@@ -86,9 +110,9 @@ def _row(line: Figures) -> tuple[str, ...]:
     )
 
 
-def _did(one: Edited) -> list[tuple[str, ...]]:
+def _did(one: Edited, width: int) -> list[tuple[str, ...]]:
     stages = ", ".join(f"{stage}{_TIED}{turns}" for stage, turns in one.stages.items()) or "none"
-    first, *more = (line.replace(_TIED, " ") for line in wrap(stages, _WIDTH))
+    first, *more = (line.replace(_TIED, " ") for line in wrap(stages, width))
     thinking = f"{one.thinking}/{one.thinking_given}"
     return [
         (one.name, first, f"{one.left_out:,}", f"{one.held}", thinking),
@@ -110,7 +134,7 @@ def _aligned(rows: Sequence[tuple[str, ...]], left: int) -> list[str]:
     return lines
 
 
-def _sum(sessions: Sequence[Figures]) -> list[str]:
+def _sum(sessions: Sequence[Figures], columns: int) -> list[str]:
     """What it comes to: refusals of all sessions, costs of those that both paths played to the end."""
     pairs = list(zip(sessions[::2], sessions[1::2], strict=True))
     refused = [sum(pair[at].refused for pair in pairs) for at in (0, 1)]
@@ -124,4 +148,4 @@ def _sum(sessions: Sequence[Figures]) -> list[str]:
     if stuck:
         lines.append(f"Stuck directly: {', '.join(stuck)}; their direct figures are of the turns before.")
     lines += [f"Dearer through stet: {name}, {change:+.1%}." for name, change in whole if change > _DEARER]
-    return [part for line in lines for part in wrap(line, _COLUMNS)]
+    return [part for line in lines for part in wrap(line, columns)]
