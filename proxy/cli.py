@@ -11,8 +11,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any
 
 import msgspec
@@ -20,10 +23,11 @@ import msgspec
 from . import policy as policies
 from .agents import Agents
 from .dialects import DIALECTS
-from .errors import StetError
+from .errors import SettingsError, StetError
 from .explain import explain, text
 from .ledger import Ledger
 from .models import Models
+from .outline import outline
 from .rewrite import Rewrite, rewrite
 from .stages import Facts
 from .tokens import estimate, exact
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(given)
     except StetError as error:
-        print(f"stet: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        print("\n".join(f"stet: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 0
@@ -68,10 +72,14 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     explained = commands.add_parser("explain", help="say what would be done to a request body, and why")
     _body_arguments(explained, "BODY", "a request body as JSON, - for standard input")
+    explained.add_argument("--all", action="store_true", help="list each edit, also of long runs")
     explained.add_argument("--json", action="store_true", help="print it as JSON")
     explained.set_defaults(run=_explain)
-    checked = commands.add_parser("check", help="validate a policy file")
+    checked = commands.add_parser(
+        "check", help="validate a policy file, and show what it sets otherwise than what it extends"
+    )
     checked.add_argument("policy", metavar="FILE", help="policy file or shipped name")
+    checked.add_argument("--all", action="store_true", help="show every option of every stage")
     checked.set_defaults(run=_check)
     schema = commands.add_parser("schema", help="print the JSON Schema of a file, for editors")
     schema.add_argument("kind", nargs="?", choices=("policy", "server", "models", "agent"), default="policy")
@@ -163,17 +171,25 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    loaded = policies.load_policy(given.policy)
-    file = loaded.file
-    print(f"{given.policy}: sound ({file.name}{': ' + file.about if file.about else ''})")
-    for stage in policies.STAGES:
-        value = getattr(file, stage)
-        print(f"  {stage:<12} {'off' if value == 'off' else json.dumps(msgspec.to_builtins(value))}")
-    for entry in file.when:
+    file, parent = policies.load_policy(given.policy).file, policies.parent_of(given.policy)
+    extends = f", extends {parent.file.name}" if parent is not None else ""
+    lines = [f"{given.policy}: sound ({file.name}{extends})", *([f"  {file.about}"] if file.about else [])]
+    lines += outline(file, parent.file if parent is not None else None, every=given.all)
+    if not given.all:
+        lines.append("  (--all shows every option)")
+    columns = _columns()
+    for line in lines:
         print(
-            f"  when         {json.dumps({k: v for k, v in msgspec.to_builtins(entry).items() if v is not None})}"
+            line
+            if columns is None
+            else fill(line, columns, subsequent_indent=" " * 15, break_on_hyphens=False)
         )
     return 0
+
+
+def _columns() -> int | None:
+    """Columns of the terminal that is written to; None where it is none."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _schema(given: argparse.Namespace) -> int:
@@ -193,7 +209,7 @@ def _explain(given: argparse.Namespace) -> int:
     if given.json:
         print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
     else:
-        print(text(explanation))
+        print(text(explanation, every=given.all, columns=_columns()))
     return 0
 
 
@@ -228,7 +244,7 @@ def _ledger(state: str | None) -> tuple[Ledger, Callable[[], None]]:
         return Ledger(), lambda: None
     from .stores.sqlite import SqliteStore  # noqa: PLC0415  only where state is asked for
 
-    store = SqliteStore(Path(state), warn=lambda fault: print(f"stet: {fault}", file=sys.stderr))
+    store = SqliteStore(Path(state), warn=lambda fault: print(f"stet: warning: {fault}", file=sys.stderr))
     return Ledger(store), store.close
 
 
@@ -236,7 +252,13 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrit
     dialect = DIALECTS[given.dialect]
     models = Models.load()
     agents = Agents.load()
-    agent = next((known for known in agents.known if known.name == given.agent), agents.generic)
+    _must_be(
+        "--agent",
+        given.agent or agents.generic.name,
+        (agents.generic.name, *(one.name for one in agents.known)),
+    )
+    agent = next((one for one in agents.known if one.name == given.agent), agents.generic)
+    _must_be("--upstream", given.upstream, models.profiles)
     profile = models.profile_for("", given.upstream)
     opened = dialect.open(body)
     name = dict(opened.envelope).get("model")
@@ -244,6 +266,17 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrit
     facts = Facts(now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent)
     chosen = policies.load_policy(given.policy).choose(profile, agent.name, model.model)
     return rewrite(body, dialect, chosen, ledger, facts)
+
+
+def _must_be(option: str, word: str, known: Sequence[str]) -> None:
+    """Raise SettingsError for a word that is not known, with the nearest one and all there are."""
+    if word in known:
+        return
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    meant = f", did you mean {close[0]!r}?" if close else ""
+    raise SettingsError(
+        f"{word!r} is not known{meant}", option, f"there are {', '.join(filter(None, known))}"
+    )
 
 
 def _input(name: str) -> bytes:

@@ -5,7 +5,10 @@ Texts name stages, reasons, places and sizes. Content is shown only where the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
 from typing import assert_never
 
 from msgspec import Struct
@@ -14,6 +17,8 @@ from .conversation import Conversation, Part, Reminder, Role, Source, Text, Tool
 from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
 from .rewrite import Rewrite
 from .runs import runs
+
+_MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
 class EditLine(Struct, frozen=True, kw_only=True):
@@ -65,7 +70,7 @@ def structure(conversation: Conversation) -> tuple[dict[str, float], float | Non
     for run in runs(conversation):
         for source, size in run.shares.items():
             sizes[source] = sizes.get(source, 0) + size
-        count += run.results
+        count += len(run.placed)
         length += run.length
     total = sum(sizes.values()) or 1
     ordered = sorted(sizes.items(), key=lambda pair: -pair[1])
@@ -177,8 +182,12 @@ def _action(edit: Edit, places: Mapping[Target, str]) -> str:
             assert_never(edit)
 
 
-def text(explanation: Explanation) -> str:
-    """The explanation for a terminal."""
+FOLDED_FROM = 3
+"""So many edits in a row that differ in their place alone are shown as one line."""
+
+
+def text(explanation: Explanation, *, every: bool = False, columns: int | None = None) -> str:
+    """The explanation for a terminal: `every` edit on its own, lines folded to `columns` where that is given."""
     lines = [
         f"policy {explanation.policy}: {explanation.bytes_before:,} bytes in, {explanation.bytes_after:,} out"
         + ("" if explanation.changed else ", unchanged")
@@ -186,17 +195,17 @@ def text(explanation: Explanation) -> str:
     if explanation.broken:
         lines.append(f"not sent, a law would break: {explanation.broken}")
     lines += ["", "edits" if explanation.edits else "no edits"]
-    lines += [
-        f"  {edit.stage:<12} {edit.place:<24} {edit.action}: {edit.reason}{_tokens(edit)}"
-        for edit in explanation.edits
-    ]
+    shown = [[edit] for edit in explanation.edits] if every else _grouped(explanation.edits)
+    lines += [_said(group) for group in shown]
+    if len(shown) < len(explanation.edits):
+        lines.append("  (--all lists each)")
     if explanation.held:
         lines += ["", "held back"]
         lines += [
             f"  {held.stage:<12} {held.targets} result{'s' if held.targets != 1 else ''}: {held.reason}"
             for held in explanation.held
         ]
-    lines += ["", "the prompt is made of"] if explanation.structure else []
+    lines += ["", "what is sent is made of"] if explanation.structure else []
     total = sum(explanation.tokens.values())
     if total:
         lines += [_share(source, n / total, f"{n:>11,} tokens") for source, n in explanation.tokens.items()]
@@ -204,15 +213,48 @@ def text(explanation: Explanation) -> str:
         lines += [_share(source, share, "") for source, share in explanation.structure.items()]
     if explanation.tool_result_mean_chars is not None:
         lines.append(f"  a tool result is {explanation.tool_result_mean_chars:,.0f} bytes on average")
-    return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _fitted(line, columns))
+
+
+def _fitted(line: str, columns: int | None) -> list[str]:
+    if columns is None or len(line) <= columns:
+        return [line]
+    return wrap(line, columns, subsequent_indent=" " * 15, break_long_words=False, break_on_hyphens=False)
+
+
+def _grouped(edits: Sequence[EditLine]) -> list[list[EditLine]]:
+    """Runs of edits that differ in their place and size alone; short runs stay apart."""
+    groups: list[list[EditLine]] = []
+    for _, run in groupby(
+        edits, lambda edit: (edit.stage, edit.action, edit.reason, edit.required, edit.committed)
+    ):
+        listed = list(run)
+        groups += [listed] if len(listed) >= FOLDED_FROM else [[edit] for edit in listed]
+    return groups
+
+
+def _said(group: Sequence[EditLine]) -> str:
+    first, last = group[0], group[-1]
+    if first is last:
+        return f"  {first.stage:<12} {first.place:<24} {first.action}: {first.reason}{_tokens(group)}"
+    stage = f"{first.stage} x{len(group)}"
+    return f"  {stage:<12} {_from_to(first.place, last.place):<24} {first.action}: {first.reason}{_tokens(group)}"
+
+
+def _from_to(first: str, last: str) -> str:
+    """`messages[2]...[110]`; whole places where they are not both in messages."""
+    ends = [_MESSAGE.match(place) for place in (first, last)]
+    if ends[0] is None or ends[1] is None:
+        return f"{first}...{last}"
+    return f"messages[{ends[0][1]}]...[{ends[1][1]}]"
 
 
 def _share(source: str, share: float, tokens: str) -> str:
     return f"  {source:<16} {share:7.1%}{tokens}  {'#' * round(share * 40)}".rstrip()
 
 
-def _tokens(edit: EditLine) -> str:
-    change = edit.tokens_after - edit.tokens_before
+def _tokens(group: Sequence[EditLine]) -> str:
+    change = sum(edit.tokens_after - edit.tokens_before for edit in group)
     said = [f"{change:+,} tokens"] * bool(change)
-    said += [word for word, on in (("required", edit.required), ("committed", edit.committed)) if on]
+    said += [word for word, on in (("required", group[0].required), ("committed", group[0].committed)) if on]
     return f" ({', '.join(said)})" if said else ""

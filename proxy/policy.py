@@ -174,6 +174,15 @@ def load_policy(source: str | Path) -> Policies:
     return Policies(own, tuple(files))
 
 
+def parent_of(source: str | Path) -> Policies | None:
+    """The policy that a policy extends, None where it stands alone. Raises ConfigErrors as `load_policy` does."""
+    document = _named(str(source)) if _is_shipped(str(source)) else _file(Path(source))
+    base = document.plain(("extends",))
+    if not isinstance(base, str):
+        return None
+    return load_policy(base if _is_shipped(base) else Path(document.name).parent / base)
+
+
 def _file(path: Path) -> Document:
     """The file at `path`; a bare word that is no file was meant as a name."""
     if len(path.parts) == 1 and not path.suffix and not path.exists():
@@ -276,6 +285,7 @@ __all__ = [
     "When",
     "decode_policy",
     "load_policy",
+    "parent_of",
     "policy_schema",
     "shipped_policies",
     "structs",

@@ -16,7 +16,7 @@ ORDER = [
     {"ledger", "branch", "recall", "economics"},
     {"stages", "dialects"},
     {"policy", "passage", "replay"},
-    {"rewrite"},
+    {"rewrite", "outline"},
     {"explain", "turns", "misses", "observed"},
     {"stores"},
     {"gateway", "simulator"},

@@ -76,7 +76,7 @@ def test_explain_is_for_people(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "balance" in text
     assert "messages[2].content[0]" in text
-    assert "the prompt is made of" in text
+    assert "what is sent is made of" in text
     as_json = json.loads(stet("explain", "--json", str(file)).stdout)
     assert as_json["changed"] is True
     assert abs(sum(as_json["structure"].values()) - 1) < 0.01
@@ -88,7 +88,11 @@ def test_check_says_what_a_policy_does(tmp_path: Path) -> None:
     file.write_text("extends: careful\nsteady: off\n")
     done = stet("check", str(file))
     assert done.returncode == 0
-    assert "steady       off" in done.stdout.decode()
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == f"{file}: sound (mine, extends careful)"
+    assert "  steady       off (was on)" in lines
+    assert lines[-1] == "  (--all shows every option)"
+    assert "ids true" in stet("check", "--all", str(file)).stdout.decode()
 
 
 def test_check_names_the_place_of_a_mistake(tmp_path: Path) -> None:
@@ -97,7 +101,8 @@ def test_check_names_the_place_of_a_mistake(tmp_path: Path) -> None:
     file.write_text("extends: careful\nstael: off\n")
     done = stet("check", str(file))
     assert done.returncode == 1
-    assert done.stderr.decode().startswith(f"{file}:2:1: ") or f"{file}:2:1: " in done.stderr.decode()
+    assert done.stderr.decode().startswith(f"stet: {file}:2:1: unknown key 'stael'")
+    assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr.decode()
 
 
@@ -112,7 +117,20 @@ def test_schema_prints_a_json_schema(kind: str) -> None:
     [
         (("explain", "nowhere.json"), b"", "nowhere.json: cannot be read"),
         (("rewrite",), b"{not json", "not a JSON object"),
-        (("rewrite", "--upstream", "anthropc"), b"{}", "did you mean 'anthropic'"),
+        (
+            ("rewrite", "--upstream", "anthropc"),
+            b"{}",
+            "stet: --upstream: 'anthropc' is not known, did you mean 'ant",
+        ),
+        (("explain", "--upstream", "zzz", "-"), b"{}", "'zzz' is not known; there are anthropic, "),
+        (
+            ("explain", "--agent", "claud-code", "-"),
+            b"{}",
+            "'claud-code' is not known, did you mean 'claude-code'?",
+        ),
+        (("explain", "-"), b"{}", "stet: messages is missing"),
+        (("explain", "-"), b'{"messages": {}}', "stet: messages is not a list"),
+        (("check", "carefull"), b"", "no such policy, did you mean 'careful'? or give"),
         (("serve", "--listen", "nonsense"), b"", "--listen: 'nonsense' is no address"),
         (("serve", "--policy", "nowhere.yaml"), b"", "cannot be read"),
     ],
@@ -123,6 +141,14 @@ def test_a_bad_input_is_one_clear_line(arguments: tuple[str, ...], body: bytes, 
     assert done.returncode == 1
     assert says in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
+
+
+def test_every_line_of_a_fault_says_whose_it_is(tmp_path: Path) -> None:
+    """One mistake or several: each line begins with our name, then the place."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: careful\nstael: off\nstaedy: off\n")
+    said = stet("check", str(file)).stderr.decode().splitlines()
+    assert [line.partition(": unknown")[0] for line in said] == [f"stet: {file}:2:1", f"stet: {file}:3:1"]
 
 
 def mentions() -> list[tuple[str, str]]:

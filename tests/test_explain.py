@@ -77,7 +77,7 @@ def test_a_terminal_shows_what_was_done_where_and_why() -> None:
         "  balance      messages[2].content[0]   insert before: call without a result [A20 F1]"
         " (+15 tokens, required)\n"
         "\n"
-        "the prompt is made of\n"
+        "what is sent is made of\n"
         "  tool_result        24.8%  ##########\n"
         "  tool_call          22.3%  #########\n"
         "  tools              19.4%  ########\n"
@@ -95,9 +95,66 @@ def test_a_sound_body_is_said_to_be_unchanged() -> None:
         "\n"
         "no edits\n"
         "\n"
-        "the prompt is made of\n"
+        "what is sent is made of\n"
         "  user              100.0%  ########################################"
     )
+
+
+def lined(place: str, stage: str = "stale", *, after: int = 20) -> EditLine:
+    return EditLine(
+        stage=stage,
+        action="replace",
+        place=place,
+        reason="12 newer results",
+        tokens_before=1_000,
+        tokens_after=after,
+        required=False,
+        committed=True,
+    )
+
+
+def told(*edits: EditLine) -> Explanation:
+    return Explanation(
+        policy="default",
+        changed=True,
+        bytes_before=9,
+        bytes_after=8,
+        edits=list(edits),
+        held=[],
+        structure={"user": 1.0},
+        tool_result_mean_chars=None,
+        broken="",
+    )
+
+
+def test_edits_that_differ_in_place_alone_are_one_line() -> None:
+    """With how many they are, from where to where, and what they come to; each is listed where that is asked for."""
+    found = told(
+        lined("tools[0]", "breakpoints"),
+        *(lined(f"messages[{at}].content[0]") for at in (2, 4, 110)),
+        *(lined(f"messages[{at}].content[0]", "balance") for at in (3, 5)),
+    )
+    folded = text(found).splitlines()
+    assert folded[3:8] == [
+        "  breakpoints  tools[0]                 replace: 12 newer results (-980 tokens, committed)",
+        "  stale x3     messages[2]...[110]      replace: 12 newer results (-2,940 tokens, committed)",
+        "  balance      messages[3].content[0]   replace: 12 newer results (-980 tokens, committed)",
+        "  balance      messages[5].content[0]   replace: 12 newer results (-980 tokens, committed)",
+        "  (--all lists each)",
+    ]
+    every = text(found, every=True).splitlines()
+    assert len(every) == len(folded) - 1 + 2
+    assert "--all" not in "\n".join(every)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_lines_are_folded_to_the_terminal(columns: int) -> None:
+    """None is longer, none ends in a blank, and no word is lost."""
+    found = explained(MENDED)
+    lines = text(found, columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines == [line.rstrip() for line in lines]
+    assert " ".join(" ".join(lines).split()) == " ".join(text(found).split())
 
 
 def test_an_explanation_is_a_document() -> None:

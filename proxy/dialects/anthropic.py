@@ -128,7 +128,7 @@ class Anthropic:
         envelope = tuple(members(body))
         raw = dict(envelope).get("messages", ABSENT)
         if not is_array(raw):
-            raise BodyError("messages is not a list")
+            raise BodyError("messages is missing" if raw == ABSENT else "messages is not a list")
         return Opened(envelope, tuple(items(raw)))
 
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:

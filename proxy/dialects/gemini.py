@@ -77,7 +77,7 @@ class Gemini:
         if is_array(raw):
             return Opened(envelope, tuple(items(raw)))
         if not _is_object(raw):
-            raise BodyError("contents is not a list")
+            raise BodyError("contents is missing" if raw == ABSENT else "contents is not a list")
         return Opened(envelope, (raw,))  # one content may stand for a list of one
 
     def model(self, opened: Opened, path: str) -> str:

@@ -88,7 +88,7 @@ class OpenAIChat:
         envelope = tuple(members(body))
         raw = dict(envelope).get("messages", ABSENT)
         if not is_array(raw):
-            raise BodyError("messages is not a list")
+            raise BodyError("messages is missing" if raw == ABSENT else "messages is not a list")
         listed = items(raw)
         roles = [_role(one) for one in listed]
         first = next((at for at, role in enumerate(roles) if role not in _LEADING), len(roles))
