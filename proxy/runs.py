@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from .conversation import Conversation, Message, Source, ToolCall
+from .conversation import Conversation, Message, Role, Source, ToolCall, ToolResult
 
 LENGTH = 32
 """Messages in a run."""
@@ -20,11 +20,23 @@ LENGTH = 32
 _ADDED, _TOLD = "runs", "runs of an earlier one"
 
 
+class Placed(Struct, frozen=True):
+    """A result in a run: the newest call of its id before it, None where that is none of this run's; the bytes of
+    the run that stand before it; the turns of the model that begin before it in the run."""
+
+    result: ToolResult
+    call: ToolCall | None
+    ahead: int
+    turn: int
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """Messages that follow each other, and what their tallies (see `Tally`) add up to.
 
     `unsealed`: one of them has no bytes of its own. `calls` by id, the last one of an id; `answered` and `served`: ids of calls
-    whose results are here, the client's and the provider's. `results` and `length`: number and bytes of results.
+    whose results are here, the client's and the provider's. `placed`: results that came; `length`: their bytes.
+    `turns`: for each turn of the model the bytes of the run before it, `opens` and `closes` whether the run does so
+    with one.
     """
 
     messages: tuple[Message, ...]
@@ -38,8 +50,11 @@ class Run(Struct, frozen=True, kw_only=True):
     answered: frozenset[str]
     served: frozenset[str]
     shares: dict[Source, int]
-    results: int
+    placed: tuple[Placed, ...]
     length: int
+    turns: tuple[int, ...]
+    opens: bool
+    closes: bool
 
 
 def runs(conversation: Conversation) -> tuple[Run, ...]:
@@ -92,9 +107,44 @@ def _run(messages: tuple[Message, ...]) -> Run:
         answered=frozenset(result.call_id for result in results if not result.server),
         served=frozenset(result.call_id for result in results if result.server),
         shares=shares,
-        results=len(results),
+        placed=tuple(_placed(messages)),
         length=sum(result.size for result in results),
+        turns=tuple(_turns(messages)),
+        opens=messages[0].role is Role.ASSISTANT,
+        closes=messages[-1].role is Role.ASSISTANT,
     )
+
+
+def _placed(messages: tuple[Message, ...]) -> Iterator[Placed]:
+    calls: dict[str, ToolCall] = {}
+    ahead = turn = 0
+    previous = None
+    for message in messages:
+        turn += message.role is Role.ASSISTANT and previous is not Role.ASSISTANT
+        previous = message.role
+        tally = message.tally
+        if not (tally.calls and tally.results):
+            calls |= {call.id: call for call in tally.calls}
+            for result, inside in tally.results:
+                yield Placed(result, calls.get(result.call_id), ahead + inside, turn)
+            ahead += tally.size
+            continue
+        for part in message.parts:  # calls and results in one message: their order counts
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult):
+                yield Placed(part, calls.get(part.call_id), ahead, turn)
+            ahead += part.size
+
+
+def _turns(messages: tuple[Message, ...]) -> Iterator[int]:
+    """Bytes before each turn of the model."""
+    ahead, previous = 0, None
+    for message in messages:
+        if message.role is Role.ASSISTANT and previous is not Role.ASSISTANT:
+            yield ahead
+        ahead += message.tally.size
+        previous = message.role
 
 
 def within(found: Iterable[Run], stop: int) -> tuple[list[Run], int]:

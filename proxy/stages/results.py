@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import Message, Role, ToolCall, ToolResult
+from ..conversation import ToolCall, ToolResult
 from ..economics import weight
 from ..models import ModelFacts
+from ..runs import Run, runs
 from .view import View
 
 ARGUMENTS = (
@@ -56,47 +59,44 @@ class Survey(Struct, frozen=True):
 
 
 def survey(view: View) -> Survey:
-    """One walk over the history. A result belongs to the newest call of its id before it: providers reuse ids."""
+    """All runs of the history. A result belongs to the newest call of its id before it: providers reuse ids."""
     conversation, model = view.conversation, view.facts.model
     total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
-    calls: dict[str, ToolCall] = {}
     shelves: defaultdict[str, list[Seen]] = defaultdict(list)
-    asked, assistant, previous = list[int](), Role.ASSISTANT, None
-    for message in conversation.messages:
-        tally = message.tally
-        if message.role is assistant and previous is not assistant:
-            asked.append(total)
-        previous = message.role
-        if tally.media or (tally.calls and tally.results):
-            total = _walked(message, model, calls, shelves, total, len(asked))
-            continue
-        for call in tally.calls:
-            calls[call.id] = call
-        for result, ahead in tally.results:
-            made = calls.get(result.call_id)
-            if made is not None:
-                shelves[made.name].append(Seen(result, made, total + ahead, len(asked)))
-        total += tally.size
+    asked: list[int] = []
+    earlier: list[dict[str, ToolCall]] = []
+    answering = False
+    for run in runs(conversation):
+        joined = answering and run.opens
+        before = len(asked) - joined
+        heavier = _heavier(run, model) if run.media else None
+        for placed in run.placed:
+            call = placed.call or _made(placed.result.call_id, earlier)
+            if call is not None:
+                ahead = total + placed.ahead + (heavier(placed.ahead) if heavier else 0)
+                shelves[call.name].append(Seen(placed.result, call, ahead, before + placed.turn))
+        asked += [total + ahead + (heavier(ahead) if heavier else 0) for ahead in run.turns[joined:]]
+        total += run.size + (heavier(run.size) if heavier else 0)
+        earlier.append(run.calls)
+        answering = run.closes
     return Survey(shelves, total, asked)
 
 
-def _walked(
-    message: Message,
-    model: ModelFacts,
-    calls: dict[str, ToolCall],
-    shelves: dict[str, list[Seen]],
-    total: int,
-    turns: int,
-) -> int:
-    """Part by part, where their order counts or their bytes do not say what they weigh."""
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            calls[part.id] = part
-        elif isinstance(part, ToolResult) and part.call_id in calls:
-            call = calls[part.call_id]
-            shelves[call.name].append(Seen(part, call, total, turns))
-        total += weight(part, model)
-    return total
+def _made(call_id: str, earlier: list[dict[str, ToolCall]]) -> ToolCall | None:
+    return next((calls[call_id] for calls in reversed(earlier) if call_id in calls), None)
+
+
+def _heavier(run: Run, model: ModelFacts) -> Callable[[int], int]:
+    """By how much the parts of a run up to a place weigh more (or less) than their bytes: what images cost [A38]."""
+    places, sums, at = [0], [0], 0
+    for message in run.messages:
+        for part in message.parts:
+            at += part.size
+            more = weight(part, model) - part.size
+            if more:
+                places.append(at)
+                sums.append(sums[-1] + more)
+    return lambda place: sums[bisect_right(places, place) - 1]
 
 
 def main_argument(call: ToolCall) -> tuple[str, str]:
