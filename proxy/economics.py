@@ -39,6 +39,7 @@ stale in every turn would break the cache again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -175,6 +176,8 @@ def _held(frontier: Frontier, model: ModelFacts, scale: float) -> float:
             if usage is None or (usage.cached is None and usage.written is None):
                 return 0.0 if frontier.tail is None else prompt
             return float((usage.cached or 0) + (usage.written or 0))
+        case _:
+            assert_never(model.regime)
 
 
 def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0) -> Suffix | None:
