@@ -463,10 +463,9 @@ def _fill(
     ours = _fills(lost, given, messages, run, answers)
     client = turns.view.client.messages
     place = messages[run[-1]].index
+    # The turn behind the calls as the client has it: what we put there may have no place in it.
     if place + 1 < len(client) and client[place + 1].role is not Role.ASSISTANT:
-        place += (
-            1  # the turn behind the calls, as the client has it: what we put there may have no place in it
-        )
+        place += 1
     anchor = end_of_turn(client, place)
     turns.promises.append(Promise(anchor=anchor, stage=NAME, edits=tuple(ours)))
     turns.answered.update(call.id for call in lost)
