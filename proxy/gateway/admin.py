@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from itertools import islice
 
 import msgspec
@@ -20,6 +21,13 @@ from .settings import Settings
 
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_TURNS = 500
+
+_PAGES = {
+    "/healthz": "200 while the process lives",
+    "/readyz": "200 while it takes requests, 503 while it finishes the last ones",
+    "/metrics": "Prometheus",
+    "/turns?limit=100": "recent requests, the newest first",
+}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,6 +45,7 @@ class Admin:
         app = web.Application(middlewares=[self._guarded])
         app.add_routes(
             [
+                web.get("/", self._index),
                 web.get("/healthz", self._health),
                 web.get("/readyz", self._ready),
                 web.get("/metrics", self._metrics),
@@ -61,6 +70,9 @@ class Admin:
             return await handler(request)
         except web.HTTPException as fault:
             return _json({"error": fault.reason}, fault.status)
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        return _json({"name": "stet", "version": version("stet-proxy"), "pages": _PAGES})
 
     async def _health(self, _request: web.Request) -> web.Response:
         return _json({"status": "ok"})

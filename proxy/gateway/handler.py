@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from aiohttp import web
 
@@ -85,6 +85,8 @@ class Handler:
             return self._own_answer(
                 draft, refused.status, refused.message, refused.error_type, close=refused.close
             )
+        if draft.path == "/" and request.method != "HEAD":  # a HEAD asks whether the provider is there
+            return self._own_answer(draft, 404, _hello(settings.upstreams), "not_found")
         wrong = misnamed(target, settings.upstreams)
         if wrong is not None:
             return self._own_answer(draft, 404, wrong, "unknown_upstream", close=request.body_exists)
@@ -214,6 +216,12 @@ class Handler:
         if close:
             response.force_close()
         return response
+
+
+def _hello(upstreams: Iterable[str]) -> str:
+    """For who looks in with a browser."""
+    named = ", ".join(f"/{name}/" for name in upstreams)
+    return f"this is a proxy for LLM providers: point an agent's base URL here (with {named} in front to name one)"
 
 
 def _call(request: web.Request, to: Route, body: Body, sent: bytes | None) -> Call:

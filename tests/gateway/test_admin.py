@@ -37,6 +37,8 @@ def test_health_and_readiness():
         async with rig() as r:
             assert (await get(r, "/healthz")).json == {"status": "ok"}
             assert (await get(r, "/readyz")).json == {"status": "ready"}
+            pages = (await get(r, "/")).json["pages"]
+            assert [(await get(r, page)).status for page in pages] == [200] * 4
             missing = await get(r, "/nothing")
             assert (missing.status, missing.json) == (404, {"error": "Not Found"})
             await r.ask(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -64,6 +64,22 @@ def test_our_own_paths_are_never_forwarded(path):
     run(scene())
 
 
+def test_who_looks_in_is_told_what_this_is():
+    """The root is nobody's endpoint; whether the provider is there is for the provider to say."""
+
+    async def scene():
+        async with rig() as r:
+            answer = await r.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert answer.status == 404
+            assert "this is a proxy for LLM providers" in answer.json["error"]["message"]
+            assert "/openai/" in answer.json["error"]["message"]
+            assert r.provider.seen == []
+            await r.ask(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n", method="HEAD")
+            assert [seen.line for seen in r.provider.seen] == ["HEAD / HTTP/1.1"]
+
+    run(scene())
+
+
 ORIGINS = {
     "https://evil.example": 403,
     "http://localhost.evil.example": 403,
