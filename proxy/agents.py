@@ -190,10 +190,20 @@ def _masked(name: str, _value: str) -> str:
     return f"\0{name}\0"
 
 
-@lru_cache(maxsize=1024)
+REMEMBERED_CHARACTERS = 65_536
+"""Longer texts are searched each time: what is remembered must not grow with what a client sends."""
+
+
 def spans(pattern: re.Pattern[str], text: str) -> tuple[tuple[int, int], ...]:
     """Where the group `value` stands in `text`. A system prompt is the same text for a whole session."""
+    return _remembered(pattern, text) if len(text) <= REMEMBERED_CHARACTERS else _searched(pattern, text)
+
+
+def _searched(pattern: re.Pattern[str], text: str) -> tuple[tuple[int, int], ...]:
     return tuple(match.span("value") for match in pattern.finditer(text) if match["value"] is not None)
+
+
+_remembered = lru_cache(maxsize=512)(_searched)
 
 
 def substitute(pattern: re.Pattern[str], text: str, value: Callable[[str], str]) -> str:

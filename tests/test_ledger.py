@@ -22,7 +22,19 @@ from proxy.conversation import (
     ToolDefinition,
 )
 from proxy.edits import Remove, Target
-from proxy.branch import PROMISE_BYTES, SHORT, Branch, Frontier, Frozen, Place, Promise, Spelling, keyed, packed, standing
+from proxy.branch import (
+    PROMISE_BYTES,
+    SHORT,
+    Branch,
+    Frontier,
+    Frozen,
+    Place,
+    Promise,
+    Spelling,
+    keyed,
+    packed,
+    standing,
+)
 from proxy.identity import head, setting
 from proxy.ledger import Commit, Ledger, Ticket
 from proxy.recall import Recent

@@ -791,7 +791,9 @@ def edits_of(draw: st.DrawFn, conversation: Conversation) -> list[Edit]:
 
 def _choices(draw: st.DrawFn, message: Message, part: Part) -> Iterator[list[Edit]]:
     at = target_of(part)
-    if message.index:  # what opens the turns stays: a system message that came to stand first would be another
+    if (
+        message.index
+    ):  # what opens the turns stays: a system message that came to stand first would be another
         yield [Remove(target=at, **WHY)]
     match part:
         case Text():
