@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
+from proxy.policy import load_policy
+from proxy.stages import stale
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -181,3 +183,26 @@ def test_without_a_command_the_help_is_shown() -> None:
     done = stet()
     assert done.returncode == 2
     assert b"serve" in done.stdout
+
+
+def test_the_readme_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever reads it need not ask the program what there is."""
+    readme = (ROOT / "README.md").read_text()
+    for command in ("serve", "demo", "explain", "check", "rewrite"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+        assert {option for option in options if not re.search(rf"{option}\b", readme)} == set(), command
+
+
+def test_the_readmes_policy_is_sound(tmp_path: Path) -> None:
+    """The example may be copied as it stands, and keeps what the policy it extends protects."""
+    readme = (ROOT / "README.md").read_text()
+    [example] = [
+        block for block in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if "extends:" in block
+    ]
+    (tmp_path / "mine.yaml").write_text(example)
+    mine, parent = load_policy(tmp_path / "mine.yaml").file.stale, load_policy("default").file.stale
+    assert isinstance(mine, stale.Config)
+    assert isinstance(parent, stale.Config)
+    assert set(parent.protect) < set(mine.protect)
