@@ -3,11 +3,16 @@
 import asyncio
 import contextlib
 import gzip
+import json
 import socket
 
 import pytest
 
+from proxy.errors import LawError
+from proxy.gateway.conversations import Conversations
+from proxy.gateway.exchange import Incoming, Prepared
 from proxy.gateway.values import Upstream
+from proxy.policy import load_policy
 from tests.gateway.rewriters import Failing, Marking
 from tests.gateway.rig import (
     CLOSE,
@@ -443,3 +448,74 @@ def test_the_other_upstreams_work_while_one_is_down():
                 assert (dead.status, alive.status) == (502, 200)
 
     run(scene())
+
+
+class SteppedAside:
+    """Goes past a fault of its own."""
+
+    def prepare(self, request):
+        return Prepared(body=request.body + b" bare", changed=True, commit=False, fault=KeyError("BODY"))
+
+    def settle(self, prepared, outcome):
+        raise AssertionError("nothing was committed")
+
+
+def test_a_fault_that_the_rewriter_went_past_is_told_as_well():
+    """What it sent instead goes out; the fault is logged and counted like one that it raised, without its message."""
+
+    async def scene():
+        async with rig(SteppedAside()) as r:
+            assert (await r.ask(post())).status == 200
+            assert r.provider.seen[0].body == MESSAGES + b" bare"
+            (turn,) = await r.turns(1)
+            assert (turn["failed_open"], turn["fault"]) == ("prepare", "KeyError")
+            assert 'stet_fail_open_total{where="prepare"} 1.0' in r.gateway.metrics.exposition().decode()
+            assert "BODY" not in r.log.getvalue()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["sent rewritten before", "new"])
+def test_where_thinking_is_bound_a_failure_sends_none(sent, monkeypatch):
+    """A conversation on a prefix-checked model that was sent rewritten goes on without its thinking [A45 A47]; the fault
+    that made it so is handed on."""
+    rewriter = Conversations(load_policy("default"))
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    asked = {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Check."}]}
+    answered = {"role": "assistant", "content": [thought, {"type": "text", "text": "Fine."}]}
+
+    def incoming(*messages):
+        raw = json.dumps({"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages}).encode()
+        return Incoming("POST", "/v1/messages", "", (), raw, "anthropic", "anthropic", 0.0, "anthropic")
+
+    if sent:
+        assert rewriter.prepare(incoming(asked)).changed
+    monkeypatch.setattr("proxy.gateway.conversations.rewrite", lambda *_: {}["BODY"])
+    later = incoming(asked, answered, {"role": "user", "content": "Go on."})
+    if not sent:
+        with pytest.raises(KeyError):
+            rewriter.prepare(later)
+        return
+    made = rewriter.prepare(later)
+    assert b"thinking" not in made.body
+    assert isinstance(made.fault, KeyError)
+    assert (made.commit, made.report.unread) == (False, "sent without its reasoning")
+
+
+def test_a_law_that_would_break_is_a_fault(monkeypatch):
+    """The client's body goes out, and that it had to is no secret."""
+    rewriter = Conversations(load_policy("default"))
+    monkeypatch.setattr("proxy.rewrite._check", lambda *_: "call without a result")
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Hi"}]}
+        ],
+    }
+    raw = json.dumps(body).encode()
+    made = rewriter.prepare(
+        Incoming("POST", "/v1/messages", "", (), raw, "anthropic", "anthropic", 0.0, "anthropic")
+    )
+    assert isinstance(made.fault, LawError)
+    assert made.report.unread == "call without a result"

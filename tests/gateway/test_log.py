@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from proxy.answer import Answer
+from proxy.gateway.fault import named
 from proxy.gateway.log import fault_fields, make_logger, turn_fields
 from proxy.turns import Miss, Turn, TurnReport
 from proxy.usage import Usage
@@ -188,6 +189,19 @@ def test_a_fault_is_a_place_and_no_message():
     assert fields["fault"] == "ValueError"
     assert re.fullmatch(r"test_log\.py:\d+ deep", fields["at"][-1])
     assert "BODY" not in str(fields)
+
+
+def test_a_fault_is_named_by_its_innermost_place_of_ours():
+    """Wherever it arose, in a library or in a test; one that was never raised has a kind alone."""
+    try:
+        Usage.fraction  # noqa: B018
+    except AttributeError as fault:
+        assert named(fault) == "AttributeError"
+    try:
+        make_logger("console", object())
+    except AttributeError as fault:
+        assert re.fullmatch(r"AttributeError in gateway/console\.py:\d+ lively", named(fault))
+    assert named(KeyError("BODY")) == "KeyError"
 
 
 def test_ratios_are_known_or_not():
