@@ -35,7 +35,7 @@ def banner(
     """
     base = base_url(listen)
     lines = [f"stet listens on {base} (policy {settings.policy}, mode {settings.mode})"]
-    kept = "in memory, and gone with it" if settings.state == "memory" else f"in {settings.state}"
+    kept = "in memory only" if settings.state == "memory" else f"in {settings.state}"
     lines.append(f"what was sent is remembered {kept}")
     if not listen.loopback:
         lines.append("it can be reached from other machines: whoever reaches it can use it")

@@ -22,6 +22,9 @@ from .log import make_logger
 from .reload import watch
 from .settings import Settings, resolve, strangers
 
+_INDENT = " " * 15
+"""Where a folded line of the banner goes on: behind the name of an agent."""
+
 
 def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Path | None = None) -> int:
     """Serve until told to stop. Raises StetError where a setting, the policy or a port is wrong."""
@@ -84,9 +87,8 @@ class Voice:
         if self._logger is not None:
             self._logger.info("started", **facts(*told))
             return
-        width = columns(self._stream)
         for line in banner(*told):
-            self._say(line if width is None else "\n".join(_wrapped(line, width)))
+            self._say(line)
 
     def warn(self, fault: StetError) -> None:
         """Something is wrong that the server goes on without."""
@@ -104,9 +106,18 @@ class Voice:
             self._say(f"\n{said}" if self._stream.isatty() else said)
 
     def _say(self, line: str) -> None:
-        self._stream.write(line + "\n")
+        width = columns(self._stream)
+        self._stream.write((line if width is None else _wrapped(line, width)) + "\n")
         self._stream.flush()
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    return wrap(line, width, subsequent_indent=" " * 15, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, width: int) -> str:
+    folded = [
+        part
+        for line in text.split("\n")
+        for part in wrap(
+            line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+        )
+        or [""]
+    ]
+    return "\n".join(folded)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
@@ -152,38 +153,31 @@ def test_variables_that_set_nothing_are_warned_of() -> None:
     assert strangers({**env, "STET_PORT": "tcp://10.0.0.1:8787"})[1:] == []
 
 
-class Terminal:
+class Terminal(io.StringIO):
     """Takes what is said as a terminal does."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None: ...
 
     def isatty(self) -> bool:
         return True
 
 
-def test_a_warning_is_no_error() -> None:
+def test_a_warning_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that fails costs nobody an answer, and the line says so."""
-    terminal: Any = Terminal()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    terminal = Terminal()
     Voice(Settings(state="memory"), terminal).warn(
         StoreError("cannot be opened", "/x", "all stays in memory")
     )
-    assert terminal.text == "stet: warning: /x: cannot be opened; all stays in memory\n"
+    assert terminal.getvalue() == "stet: warning: /x: cannot be opened; all stays in memory\n"
 
 
-def test_behind_the_echo_of_ctrl_c_a_line_begins_anew() -> None:
+def test_behind_the_echo_of_ctrl_c_a_line_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal shows ^C where the cursor stands."""
-    terminal: Any = Terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
     voice = Voice(Settings(state="memory"), terminal)
     voice.stopping(0)
     voice.stopping(2)
-    assert terminal.text == "\nfinishing 2 answers; Ctrl-C again to stop now\n"
+    assert terminal.getvalue() == "\nfinishing 2 answers; Ctrl-C again to stop now\n"
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -194,12 +188,12 @@ def test_the_banner_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatc
     class Up:
         address, admin_address = Address("127.0.0.1", 8787), Address("127.0.0.1", 8788)
 
-    terminal: Any = Terminal()
+    terminal = Terminal()
     up: Any = Up()
     Voice(Settings(state="/home/someone/.local/state/stet"), terminal).started(up, {"gemini": "gemini"})
-    lines = terminal.text.splitlines()
+    lines = terminal.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    whole = " ".join(terminal.text.split())
+    whole = " ".join(terminal.getvalue().split())
     assert "/gemini/... -> https://generativelanguage.googleapis.com (gemini)" in whole
     assert "/openai/... -> https://api.openai.com (unknown)" in whole
     assert "what was sent is remembered in /home/someone/.local/state/stet" in whole
