@@ -8,14 +8,13 @@ as their slices, and members that nothing knows about stay where they were.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec import Raw
 
 from ..conversation import (
     Image,
-    Mark,
     Message,
     Opaque,
     Part,
@@ -28,25 +27,17 @@ from ..conversation import (
     ToolResult,
 )
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
-from .chat_parts import (
-    ABSENT,
-    MARKS,
-    REASONING,
-    derived_from,
-    result_content,
-    says_nothing,
-    system_parts,
-)
-
-Pairs: TypeAlias = list[tuple[str, Raw | bytes]]
+from .chat_calls import is_legacy, origin_of, written_call, written_function, written_result
+from .chat_marks import ABSENT, Pairs, put, put_mark, says_nothing
+from .chat_parts import REASONING, system_parts
 
 _SPOKEN = ("content", "refusal", "audio", "function_call", "tool_calls", *REASONING)
 """Members of an assistant message that are made of parts."""
 
-_ROLE_NAMES = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}
-_LONG_TTLS = ("30m", "12h")
-"""Lifetimes that only the explicit breakpoints of OpenAI's own models have [B104]."""
+_SPEAKS = ("tool_calls", "function_call", "refusal", "audio")
+"""Members beside which the content may be null [A103]."""
 
+_ROLE_NAMES = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}
 _string = msgspec.json.Decoder(str)
 
 
@@ -55,7 +46,7 @@ def written(message: Message) -> list[bytes]:
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     rest = [part for part in message.parts if not isinstance(part, ToolCall | ToolResult)]
-    answered = [_tool_message(result) for result in results]
+    answered = [written_result(result) for result in results]
     if message.role is Role.ASSISTANT:
         spoken = [_assistant(message.frame, [*rest, *calls], bare=message.bare)] if rest or calls else []
         return [*spoken, *answered]
@@ -113,7 +104,7 @@ def _turn(message: Message, parts: Sequence[Part]) -> bytes:
 
 def _framed(frame: Sequence[tuple[str, Raw]], role: str, content: bytes | None) -> bytes:
     pairs: Pairs = [*frame] or [("role", encoded(role))]
-    _put(pairs, "content", content or b'""')
+    put(pairs, "content", content or b'""')
     return closed_object(pairs)
 
 
@@ -122,16 +113,17 @@ def _assistant(frame: Sequence[tuple[str, Raw]], parts: Sequence[Part], *, bare:
     new = _spoken(parts, bare=bare or not frame)
     old = dict(frame)
     if "content" not in new and (not frame or "content" in old):
-        content = old.get("content", Raw(b"null"))
-        calls = "tool_calls" in new or "function_call" in new
-        new["content"] = bytes(content) if says_nothing(content) else b"null" if calls else b'""'
+        content = old.get("content", ABSENT)
+        says_else = any(name in new for name in _SPEAKS)
+        stays = says_nothing(content) and len(content) and (says_else or bytes(content) != b"null")
+        new["content"] = bytes(content) if stays else b"null" if says_else else b'""'
     pairs: Pairs = [
         (name, raw) for name, raw in frame if name in new or name not in _SPOKEN or says_nothing(raw)
     ]
     if not frame:
         pairs = [("role", b'"assistant"')]
     for name, value in new.items():
-        _put(pairs, name, value)
+        put(pairs, name, value)
     return closed_object(pairs)
 
 
@@ -142,10 +134,10 @@ def _spoken(parts: Sequence[Part], *, bare: bool) -> dict[str, bytes]:
     calls: list[Raw | bytes] = []
     for part in parts:
         if isinstance(part, ToolCall):
-            if _is_legacy(part) and "function_call" not in made:
-                made["function_call"] = _function(part)
+            if is_legacy(part) and "function_call" not in made:
+                made["function_call"] = written_function(part)
             else:
-                calls.append(_call(part))
+                calls.append(written_call(part))
             continue
         own = _members_of(part)
         if own is None:
@@ -162,7 +154,7 @@ def _spoken(parts: Sequence[Part], *, bare: bool) -> dict[str, bytes]:
 
 def _members_of(part: Part) -> list[tuple[str, bytes]] | None:
     """The members of its message that a part is; None for a part of the content."""
-    origin = _origin(part)
+    origin = origin_of(part)
     if origin is None or is_string(origin):
         return None
     pairs = members(origin)
@@ -209,7 +201,7 @@ def _block(part: Part) -> Raw | bytes:
             if part.raw is not None:
                 return part.raw
             pairs: Pairs = [*members(part.base)] if part.base is not None else []
-            _put_mark(pairs, part.mark)
+            put_mark(pairs, part.mark)
             return closed_object(pairs)
         case ToolCall() | ToolResult():
             raise AssertionError("calls and results are no content")
@@ -219,7 +211,7 @@ def _block(part: Part) -> Raw | bytes:
 
 def _text_block(part: Text | Reminder, text: str) -> Raw | bytes:
     """A text part. One that came as a refusal stays one."""
-    origin = _origin(part)
+    origin = origin_of(part)
     pairs: Pairs = [*members(origin)] if origin is not None and not is_string(origin) else []
     kind = next((bytes(raw) for name, raw in pairs if name == "type"), b"")
     if part.raw is not None and kind:
@@ -228,160 +220,11 @@ def _text_block(part: Text | Reminder, text: str) -> Raw | bytes:
         pairs, kind = [("type", b'"text"')], b'"text"'
         if origin is not None and is_string(origin):
             pairs.append(("text", origin))
-    _put(pairs, _string.decode(kind), encoded(text))
-    _put_mark(pairs, part.mark)
+    put(pairs, _string.decode(kind), encoded(text))
+    put_mark(pairs, part.mark)
     return closed_object(pairs)
-
-
-# -- calls, results, tools -------------------------------------------------------------------------------
-
-
-def _origin(part: Part) -> Raw | None:
-    return part.raw if part.raw is not None else part.base
-
-
-def _is_legacy(part: ToolCall) -> bool:
-    origin = _origin(part)
-    if origin is None:
-        return (derived_from(part.id) or ("",))[0] == "function"
-    return [name for name, _ in members(origin)] == ["function_call"]
-
-
-def _function(part: ToolCall) -> bytes:
-    """The value of `function_call`."""
-    origin = _origin(part)
-    pairs: Pairs = [*members(dict(members(origin))["function_call"])] if origin is not None else []
-    return closed_object(_named(pairs, part, "arguments"))
-
-
-def _call(part: ToolCall) -> Raw | bytes:
-    """An element of `tool_calls`."""
-    base = None if _is_legacy(part) else _origin(part)
-    if base is None:
-        return closed_object(
-            (
-                ("id", encoded(part.id)),
-                ("type", b'"function"'),
-                ("function", closed_object(_named([], part, "arguments"))),
-            )
-        )
-    if part.raw is not None:
-        return part.raw
-    pairs: Pairs = [*members(base)]
-    named = dict(pairs)
-    if not says_nothing(named.get("id", ABSENT)) or derived_from(part.id) is None:
-        _put(pairs, "id", encoded(part.id))
-    for kind, given in (("function", "arguments"), ("custom", "input")):
-        if kind in named and not says_nothing(named[kind]):
-            _put(pairs, kind, closed_object(_named([*members(named[kind])], part, given)))
-    return closed_object(pairs)
-
-
-def _named(pairs: Pairs, part: ToolCall, given: str) -> Pairs:
-    """Name and arguments of a call where they stand; arguments are a string unless they came as an object."""
-    _put(pairs, "name", encoded(part.name))
-    old = dict(pairs).get(given, ABSENT)
-    if part.input or not says_nothing(old):
-        plain = is_string(old) or says_nothing(old)
-        _put(pairs, given, encoded(part.input.decode()) if plain else part.input)
-    elif not len(old):
-        _put(pairs, given, b'""')
-    return pairs
-
-
-def _tool_message(part: ToolResult) -> bytes:
-    """The tool message of a result."""
-    if part.raw is not None:
-        return bytes(part.raw)
-    if part.base is None:
-        return closed_object(_new_tool_message(part))
-    pairs: Pairs = [*members(part.base)]
-    old = dict(pairs).get("content", ABSENT)
-    if not says_nothing(dict(pairs).get("tool_call_id", ABSENT)):
-        _put(pairs, "tool_call_id", encoded(part.call_id))
-    content, mark = result_content(old)
-    if content != part.content or mark != part.mark:
-        value = part.content if content != part.content else bytes(old)
-        _put(pairs, "content", _marked_content(value or b'""', part.mark))
-    return closed_object(pairs)
-
-
-def _new_tool_message(part: ToolResult) -> Pairs:
-    content = ("content", _marked_content(part.content or b'""', part.mark))
-    match derived_from(part.call_id):
-        case ("function", name):
-            return [("role", b'"function"'), ("name", encoded(name)), content]
-        case ("unnamed", name):
-            return [("role", b'"tool"'), *([("name", encoded(name))] if name else []), content]
-        case _:
-            return [("role", b'"tool"'), ("tool_call_id", encoded(part.call_id)), content]
-
-
-def _marked_content(content: bytes, mark: Mark | None) -> bytes:
-    """The content of a tool message with this mark on its last part."""
-    if is_string(content):
-        if mark is None:
-            return content
-        pairs: Pairs = [("type", b'"text"'), ("text", content)]
-        _put_mark(pairs, mark)
-        return closed_array([closed_object(pairs)])
-    if not is_array(content) or not items(content):
-        return content
-    *blocks, last = items(content)
-    pairs = [*members(last)]
-    _put_mark(pairs, mark)
-    return closed_array([*blocks, closed_object(pairs)])
 
 
 def written_part(part: Part) -> Raw | bytes:
     """A tool, or another part that stands alone."""
     return _block(part)
-
-
-# -- members ---------------------------------------------------------------------------------------------
-
-
-def _put(pairs: Pairs, name: str, value: bytes) -> None:
-    """Set a member where it stands, else at the end. An equal value is not respelt."""
-    for at, (known, raw) in enumerate(pairs):
-        if known == name:
-            if not _equal(raw, value):
-                pairs[at] = (name, value)
-            return
-    pairs.append((name, value))
-
-
-def _equal(raw: Raw | bytes, value: bytes) -> bool:
-    if bytes(raw) == value:
-        return True
-    return is_string(raw) and is_string(value) and _string.decode(raw) == _string.decode(value)
-
-
-def _put_mark(pairs: Pairs, mark: Mark | None) -> None:
-    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
-    at = next((at for at, (name, raw) in enumerate(pairs) if name in MARKS and not says_nothing(raw)), None)
-    if at is None:
-        if mark is not None:
-            _put(pairs, *_new_mark(mark))
-        return
-    if mark is None:
-        pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
-        return
-    control: Pairs = [*members(pairs[at][1])]
-    ttl = next((_string.decode(raw) for name, raw in control if name == "ttl" and is_string(raw)), None)
-    if ttl == mark.ttl:
-        return
-    if mark.ttl is None:
-        control = [(name, raw) for name, raw in control if name != "ttl"]
-    else:
-        _put(control, "ttl", encoded(mark.ttl))
-    pairs[at] = (pairs[at][0], closed_object(control))
-
-
-def _new_mark(mark: Mark) -> tuple[str, bytes]:
-    """A mark of ours, in the spelling that has its lifetime [B104 B440]."""
-    if mark.ttl in _LONG_TTLS:
-        return "prompt_cache_breakpoint", encoded({"mode": "explicit", "ttl": mark.ttl})
-    return "cache_control", encoded(
-        {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
-    )

@@ -20,7 +20,9 @@ from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, holds_nul, is_array, is_string, items, members, owned
 from ..rules import Rules
 from . import Opened
-from .chat_parts import ABSENT, definition, message, says_nothing, system_parts, top_mark
+from .chat_calls import read_tool
+from .chat_marks import ABSENT, says_nothing, top_mark
+from .chat_parts import message, system_parts
 from .chat_wire import written, written_part, written_system
 
 RULES = Rules(
@@ -117,7 +119,7 @@ class OpenAIChat:
             system = _system(opened.lead)
             return ChatConversation(
                 envelope=opened.envelope,
-                tools=tuple(definition(owned(raw)) for raw in _list(envelope.get("tools", ABSENT))),
+                tools=tuple(read_tool(owned(raw)) for raw in _list(envelope.get("tools", ABSENT))),
                 system=system,
                 system_bare=bool(system) and all(part.raw and is_string(part.raw) for part in system),
                 messages=_messages(opened, known),

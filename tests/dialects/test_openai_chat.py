@@ -588,6 +588,15 @@ def test_what_the_model_said_taken_away() -> None:
     ]
 
 
+def test_nothing_said_is_an_empty_string() -> None:
+    """A null content stands only beside calls: without them it is refused [A103]."""
+    conversation = read(
+        body({"role": "assistant", "content": None, "tool_calls": [call("c")], "reasoning_content": "r"})
+    )
+    changed = edited(conversation, Remove(target=target_of(conversation.messages[0].parts[1]), **WHY))
+    assert sent(changed) == [{"role": "assistant", "content": "", "reasoning_content": "r"}]
+
+
 def test_legacy_forms_are_written_back_and_filled_in_their_own_form() -> None:
     """A missing result of a legacy call is a function message with its name."""
     asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}

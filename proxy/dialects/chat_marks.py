@@ -1,0 +1,99 @@
+"""Cache marks and members of chat messages: read, and set where they stand without respelling what stays [B104 B440]."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..conversation import Mark
+from ..rawjson import closed_object, encoded, is_string, members
+
+Pairs: TypeAlias = list[tuple[str, Raw | bytes]]
+
+ABSENT = Raw(b"")
+NOTHING = (b"", b"null", b'""', b"[]")
+"""Values of a member that say nothing; they are no parts, and stay as they are."""
+
+MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""Members by which a content part is marked [B104 B440]."""
+
+_LONG_TTLS = ("30m", "12h")
+"""Lifetimes that only the explicit breakpoints of OpenAI's own models have [B104]."""
+
+
+class _Control(Struct):
+    ttl: str | None = None
+
+
+_control = msgspec.json.Decoder(_Control | None)
+_string = msgspec.json.Decoder(str)
+
+
+def says_nothing(raw: Raw | bytes) -> bool:
+    """Whether a member's value is null or empty: then it is no part, and stays as it is."""
+    return len(raw) <= 4 and bytes(raw) in NOTHING
+
+
+def read_mark(*spelt: Raw) -> Mark | None:
+    """The mark that one of these values is; None where none is. Raises ValidationError for what is no mark."""
+    for raw in spelt:
+        control = _control.decode(raw) if len(raw) else None
+        if control is not None:
+            return Mark(control.ttl)
+    return None
+
+
+def top_mark(raw: Raw) -> Mark | None:
+    """The automatic mark of a request that a router passes on [B4 B440]; None where there is none it could be."""
+    try:
+        return read_mark(raw)
+    except msgspec.ValidationError:
+        return None
+
+
+def put(pairs: Pairs, name: str, value: bytes) -> None:
+    """Set a member where it stands, else at the end. An equal value is not respelt."""
+    for at, (known, raw) in enumerate(pairs):
+        if known == name:
+            if not _equal(raw, value):
+                pairs[at] = (name, value)
+            return
+    pairs.append((name, value))
+
+
+def _equal(raw: Raw | bytes, value: bytes) -> bool:
+    if bytes(raw) == value:
+        return True
+    return is_string(raw) and is_string(value) and _string.decode(raw) == _string.decode(value)
+
+
+def put_mark(pairs: Pairs, mark: Mark | None) -> None:
+    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
+    at = next((at for at, (name, raw) in enumerate(pairs) if name in MARKS and not says_nothing(raw)), None)
+    if at is None:
+        if mark is not None:
+            put(pairs, *_new_mark(mark))
+        return
+    if mark is None:
+        pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
+        return
+    control: Pairs = [*members(pairs[at][1])]
+    ttl = next((_string.decode(raw) for name, raw in control if name == "ttl" and is_string(raw)), None)
+    if ttl == mark.ttl:
+        return
+    if mark.ttl is None:
+        control = [(name, raw) for name, raw in control if name != "ttl"]
+    else:
+        put(control, "ttl", encoded(mark.ttl))
+    pairs[at] = (pairs[at][0], closed_object(control))
+
+
+def _new_mark(mark: Mark) -> tuple[str, bytes]:
+    """A mark of ours, in the spelling that has its lifetime [B104 B440]."""
+    if mark.ttl in _LONG_TTLS:
+        return "prompt_cache_breakpoint", encoded({"mode": "explicit", "ttl": mark.ttl})
+    return "cache_control", encoded(
+        {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
+    )
