@@ -133,7 +133,7 @@ def _kind(raw: Raw) -> str | None:
 def _text(raw: Raw, part: _Part, text: str) -> Part:
     """A text, or thinking: said aloud, or a signature that came on a text without words [A305 C300]."""
     signature = part.signature or part.signature_snake or ""
-    if part.thought or (signature and not text.strip()):
+    if (part.thought and text) or (signature and not text.strip()):
         return Reasoning(raw=raw, size=len(raw), signature=signature)
     return Text(raw=raw, size=len(raw), text=text)
 
@@ -204,6 +204,7 @@ def written_part(part: Part) -> Raw | bytes:
     match part:
         case Text(text=text) | Reminder(text=text):
             name, value = "text", encoded(text)
+            base = [(known, raw) for known, raw in base if known != "thought"]  # what is said here is no thought
         case ToolCall():
             name, value = "functionCall", _written_call(part, _inner(base, "functionCall"))
         case ToolResult():

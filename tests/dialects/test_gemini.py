@@ -118,6 +118,7 @@ PARTS: dict[str, tuple[Json, Part]] = {
     "a signature alone": ({"thoughtSignature": "c2ln"}, Reasoning(signature="c2ln")),
     "thought": (text("Hm.", thought=True), Reasoning(signature="")),
     "signed thought": (text("Hm.", thought=True, thoughtSignature="c2ln"), Reasoning(signature="c2ln")),
+    "empty thought": (text("", thought=True), Text(text="")),
     "no thought": (text("Hi.", thought=False), Text(text="Hi.")),
     "empty text": (text(""), Text(text="")),
     "nothing": ({}, Text(text="")),
