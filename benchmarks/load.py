@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -81,9 +80,9 @@ async def first_bytes(ports: dict[str, int], size: int, turns: int) -> dict[str,
 
 
 async def throughput(port: int, size: int, workers: int, seconds: float) -> tuple[float, int]:
-    """Requests a second, and how many, of so many clients, each with one conversation of its own after the other."""
+    """Requests a second, and how many, of so many clients, each with one conversation of 32 turns after the other."""
     marker = "sessionname"
-    bodies = turns_of(size, 8, marker)
+    bodies = turns_of(size, 32, marker)
     until = time.perf_counter() + seconds
     done = 0
 
@@ -164,7 +163,6 @@ def main(arguments: Sequence[str]) -> None:
     import uvloop
 
     found = uvloop.run(work)
-    os.set_blocking(1, True)  # the loop left it otherwise
     print(json.dumps(found))
 
 
