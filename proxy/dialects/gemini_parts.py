@@ -204,7 +204,8 @@ def written_part(part: Part) -> Raw | bytes:
     match part:
         case Text(text=text) | Reminder(text=text):
             name, value = "text", encoded(text)
-            base = [(known, raw) for known, raw in base if known != "thought"]  # what is said here is no thought
+            # What a text of ours says is no thought.
+            base = [(known, raw) for known, raw in base if known != "thought"]
         case ToolCall():
             name, value = "functionCall", _written_call(part, _inner(base, "functionCall"))
         case ToolResult():
