@@ -22,6 +22,10 @@ from proxy.gateway.values import Address
 from tests.gateway.rig import LAST, SSE_HEAD, START, STOP, Client, Provider, chunk, post, run
 
 
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("STET_")}
+"""Without the settings of whoever runs the tests."""
+
+
 @contextlib.asynccontextmanager
 async def served(tmp_path: Path, *options: str, **env: str) -> AsyncIterator[tuple[Any, Provider]]:
     """`stet serve` in a process of its own in front of a scripted provider."""
@@ -43,7 +47,7 @@ async def served(tmp_path: Path, *options: str, **env: str) -> AsyncIterator[tup
         *command,
         *options,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), **env},
+        env={**ENVIRONMENT, "XDG_STATE_HOME": str(tmp_path), **env},
     )
     try:
         yield process, provider
