@@ -55,4 +55,5 @@ class Dialect(Protocol):
 from .anthropic import Anthropic  # noqa: E402  it needs the protocol above
 
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(),)}
-"""All dialects by name: one line each."""
+"""All dialects by name, one line each. What is not here passes through: `openai_chat` and `gemini` are read and written,
+and join the table once the stages know all that those formats ask of a history."""
