@@ -181,7 +181,10 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
         lasting += done
         conversation, done = apply(conversation, proposal.edits, view.start)
         passing += done
-        view = structs.replace(view, conversation=conversation, frozen=proposal.frozen or view.frozen)
+        batch = view.batch or _batch(proposal.promises)
+        view = structs.replace(
+            view, conversation=conversation, frozen=proposal.frozen or view.frozen, batch=batch
+        )
     reach = len(view.client.messages) if any(map(crosses, promises)) else kept.reach
     return _Staged(
         view=view,
@@ -194,6 +197,12 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
         reach=reach,
         batched=any(edit.committed for promise in promises for edit in promise.edits),
     )
+
+
+def _batch(promises: Sequence[Promise]) -> tuple[Target, Target] | None:
+    """The first and the last part that a batch changes; its edits are in prompt order."""
+    changed = [e.target for p in promises for e in p.edits if e.committed and isinstance(e, Replace)]
+    return (changed[0], changed[-1]) if changed else None
 
 
 def _sealed(conversation: Conversation, dialect: Dialect) -> Conversation:

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, structs
 
 from ..conversation import Mark, Part, Role, ToolResult
 from ..edits import Edit, PlaceMark, Replace, target_of
-from .landmarks import before_current, lagging, pays, recorded_tail, system_end, tools_end
+from .landmarks import before_current, end_of_batch, lagging, pays, recorded_tail, system_end, tools_end
 from .marks import (
     LastMark,
     Spot,
@@ -201,6 +201,7 @@ class _Plan:
             self._put_only(tail, recorded)
         self._put(before, "previous tail")
         self._put(tail, "tail")
+        self._put(end_of_batch(self.view), "end of a batch")
         self._put_start()
         for word in place:
             if isinstance(word, Every):

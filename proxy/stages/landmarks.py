@@ -48,7 +48,9 @@ def _is_long(view: View, size: int) -> bool:
 
 
 def recorded_tail(view: View) -> Spot | None:
-    """Where the last request of this branch had its last mark, if that part is still in the history."""
+    """Where the last request of this branch had its last mark, if that part still stands behind what was sent."""
+    if view.batch is not None:
+        return None
     branch = view.place.branch
     frontier = branch.frontier(view.facts.upstream, view.conversation.model) if branch is not None else None
     found = _find(view, frontier.tail) if frontier is not None and frontier.tail is not None else None
@@ -78,14 +80,27 @@ def before_current(view: View, recorded: Spot | None) -> Spot | None:
     """The previous tail; where the client changed its history, the end of what it left as it was sent.
 
     A client that puts new turns before a block it always sends last never sends an old tail again, but it
-    does send again what stands before its changes.
+    does send again what stands before its changes. Where a batch of this request changes an old part, what can
+    be read is the end of an earlier request, the last one before that part [B5 B6].
     """
+    changed = _find(view, view.batch[0]) if view.batch is not None else None
+    if changed is not None:
+        return last_carrier(view.conversation.messages, changed.at, answers=False)
     if recorded is None and view.place.broke:
         first = next(((at, part) for at, part, _ in view.fresh()), None)
         kept = _last_sent(view, *first) if first is not None else None
         if kept is not None:
             return kept
     return previous_tail(view, recorded)
+
+
+def end_of_batch(view: View) -> Spot | None:
+    """The end of the last message that a batch of this request changes: what the next batch will leave as it is.
+
+    The next one begins with the results behind it. What stands before them can be read then, if it is written now.
+    """
+    changed = _find(view, view.batch[1]) if view.batch is not None else None
+    return last_carrier(view.conversation.messages, changed.at + 1) if changed is not None else None
 
 
 def _last_sent(view: View, at: int, first: Part) -> Spot | None:

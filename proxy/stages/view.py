@@ -56,7 +56,8 @@ class View(Struct, frozen=True, kw_only=True):
     in neither region was sent before, or is ours. `frozen` and `announced` (field to value) come from the
     ledger along this history. `cleared`: what earlier batches replaced by a placeholder. `client`: the
     conversation as the client wrote it. `respelt`: reminders that the client rendered anew, as it wrote them
-    now. `fields`: the volatile fields to look for.
+    now. `fields`: the volatile fields to look for. `batch`: the first and the last part that a batch of this very
+    request changes; what the provider has cached ends before the first.
     """
 
     conversation: Conversation
@@ -71,6 +72,7 @@ class View(Struct, frozen=True, kw_only=True):
     cleared: frozenset[Target] = frozenset()
     respelt: tuple[Reminder, ...] = ()
     fields: tuple[Field, ...] = ()
+    batch: tuple[Target, Target] | None = None
 
     def fresh(self) -> Iterator[tuple[int, Part, Region]]:
         """Message place, part and region of each of the client's parts that was not sent before."""
