@@ -235,6 +235,8 @@ class Conversations:
 
 def _root(body: bytes, dialect: Dialect, facts: Facts) -> bytes:
     opened = dialect.open(body)
+    if not opened.messages:
+        return NO_KEY
     first = dialect.read(structs.replace(opened, messages=opened.messages[:1])).messages[0]
     keyed = next(chain((facts.agent.recognise(first),), origin(facts.tenant), facts.agent.mask))
     return next((part.key for part in keyed.parts if not part.nth), NO_KEY)

@@ -27,7 +27,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     `age_s`: branches not touched for so many seconds leave; `bytes`: above this the oldest roots leave;
     `purge_every`: after so many written branches both are looked at, and every `purge_s` seconds without any.
     `waiting`: branches that may wait for a slow disk; `busy_s`: how long a write waits for another process;
-    `memory`: bytes kept once the file is out of reach.
+    `gather_s`: how long changes gather before they are written, so that writing stays out of the way of the request
+    that caused them, and a turn is written once; `memory`: bytes kept once the file is out of reach.
     """
 
     age_s: float = 30 * 86400.0
@@ -36,6 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     purge_s: float = 3600.0
     waiting: int = 4096
     busy_s: float = 5.0
+    gather_s: float = 0.1
     memory: int = 64 << 20
 
 
@@ -65,6 +67,7 @@ class SqliteStore:
         self._gone: set[Key] = set()
         self._fault: StoreError | None = None
         self._closing = False
+        self._hurry = 0
         self._database: Database | None = None
         self._readable = False
         self._writer: Thread | None = None
@@ -144,9 +147,12 @@ class SqliteStore:
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until every change so far is in the file; False where it took longer or there is no file."""
         with self._state:
+            self._hurry += 1
+            self._state.notify_all()
             self._state.wait_for(
                 lambda: self._fault is not None or not (len(self._backlog) or len(self._writing)), timeout
             )
+            self._hurry -= 1
             return self._fault is None and not (len(self._backlog) or len(self._writing))
 
     def close(self, timeout: float = 10.0) -> None:
@@ -226,6 +232,10 @@ class SqliteStore:
             self._state.wait_for(
                 lambda: len(self._backlog) or self._closing or self._fault is not None, self._limits.purge_s
             )
+            if len(self._backlog):
+                self._state.wait_for(
+                    lambda: self._closing or self._hurry or self._fault is not None, self._limits.gather_s
+                )
             if self._fault is not None or (self._closing and not len(self._backlog)):
                 return None
             self._writing, self._backlog = self._backlog, Backlog()
