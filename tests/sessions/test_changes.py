@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.policy import load_policy
-from proxy.stages import balance, normalize, relocate, stale
+from proxy.stages import answers, normalize, relocate, stale
 from tests.sessions.transcript import (
     BOTH,
     CHECKED,
@@ -71,7 +71,7 @@ def test_an_upgrade_that_words_its_placeholders_otherwise(model, monkeypatch, tm
     t.clock(400).user("And now?").model(read("door")).send()
     before = t.sent[-1]
     assert t.result("pump").startswith("[Note on") and t.result("lamp").startswith("No result")
-    monkeypatch.setattr(balance, "MISSING", "Lost.")
+    monkeypatch.setattr(answers, "MISSING", "Lost.")
     monkeypatch.setattr(stale, "PLACEHOLDER", "[cleared: {tool}{argument}, {size}]")
     monkeypatch.setattr(relocate, "LINE", "{name}={value}")
     monkeypatch.setattr(normalize, "BLANK", "(nothing)")

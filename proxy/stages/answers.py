@@ -1,0 +1,213 @@
+"""The user's side of a turn: results in their place, placeholders for those that never came [A20-A23].
+
+A result that is missing becomes a fixed placeholder, promised under the *end* of the turn that lacks it: in a
+history where that turn went on and the real result came, the placeholder is not. A result that comes when its slot
+was already sent filled stays where it stands, as labelled text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from ..branch import Promise
+from ..conversation import Image, Message, Part, Reminder, Role, Source, ToolCall, ToolResult
+from ..edits import Edit, InsertAfter, InsertBefore, Move, Replace, target_of
+from ..identity import content_says, end_of_turn
+from ..rawjson import encoded, is_array, items
+from .view import weight
+from .walk import NAME, Walk, drop, is_blank
+
+# The model reads these. Changing one invalidates every prompt cache and thinking block behind it.
+MISSING = "No result: the tool call was interrupted before it returned."
+LATE = "[Result of the earlier tool call {name} ({call_id}), which arrived late]"
+ORPHAN = "[Result of an earlier tool call ({call_id}) that is no longer part of this conversation]"
+
+
+def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[str, ToolCall]) -> None:
+    messages = walk.view.conversation.messages
+    given: list[ToolResult] = []
+    misplaced: list[ToolResult] = []
+    for at in answers:
+        leading = at == answers[0]
+        for part in messages[at].parts:
+            if not isinstance(part, ToolResult):
+                leading = leading and is_blank(part)
+                continue
+            fate = _fate(walk, part, waiting, given)
+            leading = leading and fate is not _Fate.TEXT
+            if fate is _Fate.ANSWER:
+                given.append(part)
+                if not leading:
+                    misplaced.append(part)
+    if walk.config.order:
+        _lead(walk, messages, answers, misplaced, [r for r in given if not any(r is m for m in misplaced)])
+    if walk.config.missing:
+        _fill(
+            walk,
+            run,
+            answers,
+            [call for call_id, call in waiting.items() if call_id not in walk.answered],
+            given,
+        )
+
+
+class _Fate(Enum):
+    """What becomes of a result: it answers a waiting call, is kept as text, or is none of this turn's."""
+
+    ANSWER = "answer"
+    TEXT = "text"
+    NEITHER = "neither"
+
+
+def _fate(walk: Walk, part: ToolResult, waiting: dict[str, ToolCall], given: list[ToolResult]) -> _Fate:
+    """A result answers a waiting call once; what else comes for it leaves if it is the same, or becomes text."""
+    call_id = walk.renamed.get(part.call_id, part.call_id)
+    if call_id in waiting and call_id not in walk.answered:
+        if call_id != part.call_id and walk.view.region(part) is not None:
+            renamed = structs.replace(part, call_id=call_id)
+            walk.edits.append(
+                Replace(
+                    stage=NAME,
+                    reason="id of its renamed call [A23 F13]",
+                    target=target_of(part),
+                    part=renamed,
+                    required=True,
+                )
+            )
+        walk.answered.add(call_id)
+        return _Fate.ANSWER
+    if walk.view.region(part) is None or not walk.config.orphans:
+        return _Fate.NEITHER
+    first = next((other for other in given if other.call_id == part.call_id), None)
+    if first is not None and content_says(first.content) == content_says(part.content):
+        drop(walk, part, "a second, equal result [A23 F20]")
+        return _Fate.NEITHER
+    _to_text(walk, part)
+    return _Fate.TEXT
+
+
+def _to_text(walk: Walk, part: ToolResult) -> None:
+    call = walk.calls.get(part.call_id)
+    label = LATE.format(name=call.name, call_id=part.call_id) if call else ORPHAN.format(call_id=part.call_id)
+    text, media = _inside(part)
+    said = f"{label}\n{text}" if text else label
+    walk.edits.append(
+        Replace(
+            stage=NAME,
+            reason="result without a call, kept as text [A22 F20]",
+            target=target_of(part),
+            part=Reminder(text=said, source=Source.TOOL_RESULT, name="late result", size=len(said)),
+            required=True,
+            tokens_before=weight(part),
+            tokens_after=len(said) // 4,
+        )
+    )
+    walk.edits += [
+        InsertAfter(
+            stage=NAME,
+            reason="media of a result kept as text",
+            target=target_of(part),
+            part=Image(raw=block.copy(), media_type="", data_bytes=len(block), size=len(block)),
+            required=True,
+            tokens_after=len(block) // 4,
+        )
+        for block in media
+    ]
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+
+
+def _inside(part: ToolResult) -> tuple[str, list[Raw]]:
+    """Text and media blocks of a result."""
+    if part.content is None:
+        return "", []
+    if not is_array(part.content):
+        return str(msgspec.json.decode(part.content)), []
+    texts: list[str] = []
+    media: list[Raw] = []
+    for block in items(part.content):
+        read = msgspec.json.decode(block, type=_Block)
+        if read.type == "text":
+            texts.append(read.text)
+        elif read.type in ("image", "document"):
+            media.append(block)
+    return "\n".join(texts), media
+
+
+def _lead(
+    walk: Walk,
+    messages: Sequence[Message],
+    answers: list[int],
+    misplaced: list[ToolResult],
+    placed: list[ToolResult],
+) -> None:
+    """Results open the first message behind their calls [A20 A21]; those that do not go there, in their order."""
+    for result in misplaced:
+        if walk.view.region(result) is None:
+            continue
+        if placed:
+            goal: Part = placed[-1]
+            before = False
+        else:
+            goal, before = messages[answers[0]].parts[0], True
+        walk.edits.append(
+            Move(
+                stage=NAME,
+                reason="results first [A21 F1]",
+                target=target_of(result),
+                to=target_of(goal),
+                before=before,
+                required=True,
+            )
+        )
+        if before:
+            placed = [result]
+
+
+def _fill(
+    walk: Walk, run: list[int], answers: list[int], lost: list[ToolCall], given: list[ToolResult]
+) -> None:
+    """Placeholders for results that never came, promised under the end of the turn that lacks them."""
+    if not lost or not run:
+        return
+    messages = walk.view.conversation.messages
+    ours = _fills(lost, given, messages, run, answers)
+    client = walk.view.client.messages
+    place = messages[run[-1]].index
+    # The turn behind the calls as the client has it: what we put there may have no place in it.
+    if place + 1 < len(client) and client[place + 1].role is not Role.ASSISTANT:
+        place += 1
+    anchor = end_of_turn(client, place)
+    walk.promises.append(Promise(anchor=anchor, stage=NAME, edits=tuple(ours)))
+    walk.answered.update(call.id for call in lost)
+
+
+def _fills(
+    lost: list[ToolCall],
+    given: list[ToolResult],
+    messages: Sequence[Message],
+    run: list[int],
+    answers: list[int],
+) -> Iterator[Edit]:
+    for call in lost:
+        part = ToolResult(call_id=call.id, content=encoded(MISSING), is_error=True, size=len(MISSING))
+        common = {
+            "stage": NAME,
+            "reason": "call without a result [A20 F1]",
+            "part": part,
+            "required": True,
+            "tokens_after": len(MISSING) // 4,
+        }
+        if given:
+            yield InsertAfter(target=target_of(given[-1]), **common)  # type: ignore[arg-type]
+        elif answers:
+            yield InsertBefore(target=target_of(messages[answers[0]].parts[0]), **common)  # type: ignore[arg-type]
+        else:
+            yield InsertAfter(target=target_of(messages[run[-1]].parts[-1]), role=Role.USER, **common)  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""The walk of `balance` along the turns: its settings, and what it remembers on the way."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from ..branch import Promise
+from ..conversation import Part, Text, ToolCall
+from ..edits import Edit, Remove, target_of
+from .view import View, weight
+
+NAME = "balance"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`missing`: fill in lost results. `orphans`: results without a call. `order`: order of blocks and turns."""
+
+    missing: bool = True
+    orphans: bool = True
+    order: bool = True
+
+
+class Ids:
+    """Ids of calls: those of older runs of the history, and what comes to them while the turns are walked."""
+
+    def __init__(self, older: Sequence[frozenset[str]], newer: set[str]) -> None:
+        self._older = [ids for ids in older if ids]
+        self._newer = newer
+
+    def __contains__(self, call_id: object) -> bool:
+        return call_id in self._newer or any(call_id in ids for ids in self._older)
+
+    def add(self, call_id: str) -> None:
+        self._newer.add(call_id)
+
+    def update(self, call_ids: Iterable[str]) -> None:
+        self._newer.update(call_ids)
+
+
+class Walk(Struct):
+    """The walk's memory: calls ever made, ids answered, and the edits found."""
+
+    view: View
+    config: Config
+    calls: ChainMap[str, ToolCall]
+    answered: Ids
+    renamed: dict[str, str]
+    served: Ids
+    edits: list[Edit]
+    promises: list[Promise]
+    cut: list[Edit]
+
+
+def drop(walk: Walk, part: Part, reason: str) -> bool:
+    if walk.view.region(part) is None:
+        return True
+    walk.edits.append(
+        Remove(stage=NAME, reason=reason, target=target_of(part), required=True, tokens_before=weight(part))
+    )
+    return False
+
+
+def is_blank(part: Part) -> bool:
+    return isinstance(part, Text) and not part.text.strip()
