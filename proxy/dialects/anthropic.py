@@ -8,7 +8,6 @@ were not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -21,7 +20,6 @@ from ..conversation import (
     Opaque,
     Part,
     Reasoning,
-    Reminder,
     Role,
     Text,
     ToolCall,
@@ -32,7 +30,6 @@ from ..errors import BodyError
 from ..rawjson import (
     closed_array,
     closed_object,
-    encoded,
     holds_nul,
     is_array,
     is_string,
@@ -42,6 +39,7 @@ from ..rawjson import (
 )
 from ..rules import Rules
 from . import Opened
+from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
 ABSENT = Raw(b"")
 
@@ -77,10 +75,6 @@ class _Block(Struct):
     cache_control: Raw = ABSENT
 
 
-class _Control(Struct):
-    ttl: str | None = None
-
-
 class _Definition(Struct):
     name: str = ""
     type: str = ""
@@ -104,11 +98,10 @@ class _Head(Struct):
     model: str = ""
     stream: bool | None = None
     thinking: _Typed | None = None
-    cache_control: _Control | None = None
+    cache_control: Control | None = None
 
 
 _block = msgspec.json.Decoder(_Block)
-_control = msgspec.json.Decoder(_Control | None)
 _definition = msgspec.json.Decoder(_Definition)
 _media = msgspec.json.Decoder(_Media)
 _string = msgspec.json.Decoder(str)
@@ -166,21 +159,21 @@ class Anthropic:
 
     def sealed(self, message: Message) -> Message:
         """See `Dialect.sealed`."""
-        return structs.replace(message, raw=Raw(_written(message)))
+        return structs.replace(message, raw=Raw(written_message(message)))
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         changed: dict[str, bytes | list[Raw | bytes]] = {
             "messages": [
-                _written(message) if message.raw is None else message.raw
+                written_message(message) if message.raw is None else message.raw
                 for message in conversation.messages
                 if message.raw is not None or message.written
             ]
         }
         if conversation.tools_changed:
-            changed["tools"] = closed_array(map(_written_part, conversation.tools))
+            changed["tools"] = closed_array(map(written_part, conversation.tools))
         if conversation.system_changed:
-            changed["system"] = _written_system(conversation)
+            changed["system"] = written_system(conversation)
         return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
 
     def without_reasoning(self, body: bytes) -> bytes:
@@ -199,13 +192,6 @@ def _unreasoned(message: Message) -> Message:
 
 def _list(raw: Raw) -> list[Raw]:
     return items(raw) if len(raw) and is_array(raw) else []
-
-
-def _mark(raw: Raw | bytes) -> Mark | None:
-    if not len(raw):
-        return None
-    control = _control.decode(raw)
-    return None if control is None else Mark(control.ttl)
 
 
 def _refuse_nul(raw: Raw) -> None:
@@ -246,7 +232,7 @@ def _part(raw: Raw) -> Part:
     """A block. One with members of other types than known, a newer form perhaps, passes as it came."""
     try:
         block = _block.decode(raw)
-        return _known(raw, block, _mark(block.cache_control))
+        return _known(raw, block, mark_of(block.cache_control))
     except msgspec.ValidationError:
         return Opaque(raw=raw, size=len(raw), kind=_typed.decode(raw).type)
 
@@ -320,130 +306,8 @@ def _tool(raw: Raw) -> ToolDefinition:
     definition = _definition.decode(raw)
     return ToolDefinition(
         raw=raw,
-        mark=_mark(definition.cache_control),
+        mark=mark_of(definition.cache_control),
         size=len(raw),
         name=definition.name or definition.type,
         deferred=bool(definition.defer_loading),
     )
-
-
-# -- back to the wire ------------------------------------------------------------------------------------
-
-
-def _written(message: Message) -> bytes:
-    content = _written_content(message.parts, bare=message.bare)
-    if not message.frame:
-        return closed_object((("role", encoded(message.role.value)), ("content", content)))
-    pairs = [(name, content if name == "content" else raw) for name, raw in message.frame]
-    if all(name != "content" for name, _ in pairs):
-        pairs.append(("content", content))
-    return closed_object(pairs)
-
-
-def _written_content(parts: Sequence[Part], *, bare: bool) -> bytes:
-    match parts:
-        case [Text() | Reminder() as only] if bare and only.mark is None:
-            if only.raw is not None and is_string(only.raw):
-                return bytes(only.raw)
-            return encoded(only.text)
-        case _:
-            return closed_array(_written_part(part) for part in parts if not _is_nothing(part))
-
-
-def _is_nothing(part: Part) -> bool:
-    return isinstance(part, Text) and not part.text and part.raw is None and part.base is None
-
-
-def _written_system(conversation: Conversation) -> bytes:
-    return _written_content(conversation.system, bare=conversation.system_bare)
-
-
-def _written_part(part: Part) -> Raw | bytes:
-    if part.raw is not None:
-        return closed_object(_text_members(part.raw)) if is_string(part.raw) else part.raw
-    own = _own_members(part)
-    pairs = _base_members(part, own)
-    for name, value in own.items():
-        _put(pairs, name, value)
-    _put_mark(pairs, part.mark)
-    return closed_object(pairs)
-
-
-def _text_members(raw: Raw | bytes) -> list[tuple[str, Raw | bytes]]:
-    """A bare string as a block: it must never stand as a string inside a list of blocks."""
-    return [("type", b'"text"'), ("text", raw)]
-
-
-def _base_members(part: Part, own: dict[str, bytes | None]) -> list[tuple[str, Raw | bytes]]:
-    """What of the bytes the part started from still holds: all members if it is the same kind of block."""
-    if part.base is None:
-        return []
-    pairs: list[tuple[str, Raw | bytes]] = (
-        _text_members(part.base) if is_string(part.base) else [*members(part.base)]
-    )
-    kind = next((bytes(raw) for name, raw in pairs if name == "type"), None)
-    return pairs if "type" not in own or kind == own["type"] else []
-
-
-def _put(pairs: list[tuple[str, Raw | bytes]], name: str, value: bytes | None) -> None:
-    """Set a member where it stands, else at the end; None takes it away. An equal value is not respelt."""
-    for at, (known, raw) in enumerate(pairs):
-        if known == name:
-            if value is None and bytes(raw) != b"null":
-                del pairs[at]
-            elif value is not None and not _equal(raw, value):
-                pairs[at] = (name, value)
-            return
-    if value is not None:
-        pairs.append((name, value))
-
-
-def _put_mark(pairs: list[tuple[str, Raw | bytes]], mark: Mark | None) -> None:
-    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
-    raw = next((raw for name, raw in pairs if name == "cache_control"), b"null")
-    if _mark(raw) == mark:
-        return
-    if mark is None:
-        _put(pairs, "cache_control", None)
-        return
-    if bytes(raw) == b"null":
-        _put(pairs, "cache_control", _control_of(mark))
-        return
-    control: list[tuple[str, Raw | bytes]] = [*members(raw)]
-    _put(control, "ttl", None if mark.ttl is None else encoded(mark.ttl))
-    _put(pairs, "cache_control", closed_object(control))
-
-
-def _equal(raw: Raw | bytes, value: bytes) -> bool:
-    if bytes(raw) == value:
-        return True
-    return is_string(raw) and is_string(value) and _string.decode(raw) == _string.decode(value)
-
-
-def _own_members(part: Part) -> dict[str, bytes | None]:
-    """The members that the part's fields speak for; None takes a member away."""
-    match part:
-        case Text(text=text) | Reminder(text=text):
-            return {"type": b'"text"', "text": encoded(text)}
-        case ToolCall(server=False):
-            return {
-                "type": b'"tool_use"',
-                "id": encoded(part.id),
-                "name": encoded(part.name),
-                "input": part.input,
-            }
-        case ToolResult(server=False):
-            own: dict[str, bytes | None] = {
-                "type": b'"tool_result"',
-                "tool_use_id": encoded(part.call_id),
-                "content": part.content,
-            }
-            return own | {"is_error": b"true"} if part.is_error else own
-        case ToolCall() | ToolResult() | Image() | Reasoning() | ToolDefinition() | Opaque():
-            return {}
-        case _:
-            assert_never(part)
-
-
-def _control_of(mark: Mark) -> bytes:
-    return encoded({"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl})
