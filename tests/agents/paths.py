@@ -100,8 +100,8 @@ class _Output:
             for line in self._child.stdout:
                 log.write(line)
                 log.flush()
-                if not self._url and (match := re.search(r"listens on (http://\S+)", line)):
-                    self._url = match[1]
+                if not self._url and (match := re.search(r'"listen":"([^"]+)".*"event":"started"', line)):
+                    self._url = f"http://{match[1]}"
                     self._known.set()
         self._known.set()
 
