@@ -71,6 +71,25 @@ def items(raw: Raw | bytes) -> list[Raw]:
         raise BodyError(f"not a JSON array: {error}") from None
 
 
+def without_array(body: bytes, name: bytes, elements: Sequence[Raw]) -> bytes | None:
+    """`body` with the array under the key `name` emptied; its `elements`, not none, were read before.
+
+    So the other members of a long object can be opened without going over that array once more. None where the
+    array is not found as compact JSON. A key of that name further down may hold the same: look what is empty then.
+    """
+    first, last = bytes(elements[0]), bytes(elements[-1])
+    length = sum(map(len, elements)) + len(elements) - 1
+    opening = b'"' + name + b'":['
+    at = body.find(opening)
+    while at >= 0:
+        start = at + len(opening)
+        stop = start + length
+        if body.startswith(first, start) and body.endswith(last, start, stop) and body.startswith(b"]", stop):
+            return body[:start] + body[stop:]
+        at = body.find(opening, start)
+    return None
+
+
 def encoded(value: object) -> bytes:
     """`value` as compact JSON, UTF-8, not escaped beyond need."""
     return _encode(value)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import BodyError
 from proxy.rawjson import (
+    without_array,
     closed_array,
     closed_object,
     encoded,
@@ -192,3 +193,23 @@ def test_exactly_these_bytes_are_mended(raw: bytes, mended: bytes) -> None:
 def test_nul_is_told_from_its_letters(raw: str) -> None:
     """Six letters behind an escaped backslash are no NUL."""
     assert holds_nul(raw.encode()) == ("\0" in json.loads(raw))
+
+
+def test_an_array_is_emptied_where_it_stands() -> None:
+    """What is left opens to the other members, byte for byte, and an empty list."""
+    body = b'{"a":"\\"m\\":[1","m":[{"x":[1,2]},"]",3],"b":1e2}'
+    elements = items(dict(members(body))["m"])
+    assert without_array(body, b"m", elements) == b'{"a":"\\"m\\":[1","m":[],"b":1e2}'
+
+
+def test_an_array_with_spaces_is_not_found() -> None:
+    """Only compact JSON says by its length where an array ends."""
+    for body in (b'{"m": [1,2]}', b'{"m":[1, 2]}', b'{"m":[1,2 ]}'):
+        assert without_array(body, b"m", items(dict(members(body))["m"])) is None
+
+
+def test_a_deeper_key_of_the_same_name_may_be_the_one_emptied() -> None:
+    """Which is why a caller looks at what is empty."""
+    body = b'{"t":{"m":[1,2]},"m":[1,2]}'
+    rest = without_array(body, b"m", items(dict(members(body))["m"]))
+    assert rest == b'{"t":{"m":[]},"m":[1,2]}'

@@ -36,12 +36,14 @@ from ..rawjson import (
     items,
     members,
     owned,
+    without_array,
 )
 from ..rules import Rules
 from . import Opened
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
 ABSENT = Raw(b"")
+EMPTY = Raw(b"[]")
 
 RULES = Rules(
     results_first=True,  # [A21]
@@ -75,6 +77,10 @@ class _Block(Struct):
     cache_control: Raw = ABSENT
 
 
+class _Turns(Struct):
+    messages: list[Raw]
+
+
 class _Definition(Struct):
     name: str = ""
     type: str = ""
@@ -102,6 +108,7 @@ class _Head(Struct):
 
 
 _block = msgspec.json.Decoder(_Block)
+_turns = msgspec.json.Decoder(_Turns)
 _definition = msgspec.json.Decoder(_Definition)
 _media = msgspec.json.Decoder(_Media)
 _string = msgspec.json.Decoder(str)
@@ -118,6 +125,9 @@ class Anthropic:
 
     def open(self, body: bytes) -> Opened:
         """See `Dialect.open`."""
+        opened = _opened(body)
+        if opened is not None:
+            return opened
         envelope = tuple(members(body))
         raw = dict(envelope).get("messages", ABSENT)
         if not is_array(raw):
@@ -183,6 +193,19 @@ class Anthropic:
         if all(new is old for new, old in zip(messages, conversation.messages, strict=True)):
             return body
         return self.write(structs.replace(conversation, messages=messages))
+
+
+def _opened(body: bytes) -> Opened | None:
+    """The body opened going over its turns once; None where it takes the plain way, which goes over them twice."""
+    try:
+        elements = _turns.decode(body).messages
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    rest = without_array(body, b"messages", elements) if elements else None
+    if rest is None:
+        return None
+    envelope = tuple(members(rest))
+    return Opened(envelope, tuple(elements)) if dict(envelope).get("messages") == EMPTY else None
 
 
 def _unreasoned(message: Message) -> Message:

@@ -147,3 +147,19 @@ def test_what_no_provider_would_read_is_refused(raw: bytes) -> None:
     """It passes as it came."""
     with pytest.raises(BodyError, match="not a request of this format"):
         DIALECT.read(DIALECT.open(raw))
+
+
+def test_a_tool_that_holds_the_same_messages_stays_as_it_is() -> None:
+    """The turns are found by their place in the request, not by their looks."""
+    turns = b'[{"role":"user","content":"Hi"}]'
+    body = b'{"model":"m","tools":[{"name":"t","messages":' + turns + b'}],"messages":' + turns + b"}"
+    opened = Anthropic().open(body)
+    assert [bytes(raw) for raw in opened.messages] == [turns[1:-1]]
+    assert bytes(dict(opened.envelope)["tools"]) == b'[{"name":"t","messages":' + turns + b"}]"
+
+
+def test_turns_named_twice_are_refused_whichever_comes_first() -> None:
+    """A key that stands twice leaves open which was meant."""
+    for first, second in ((b"[1]", b"[2]"), (b"[1]", b"[1]"), (b"[]", b"[1]")):
+        with pytest.raises(BodyError):
+            Anthropic().open(b'{"messages":' + first + b',"messages":' + second + b"}")
