@@ -62,16 +62,23 @@ def turns_of(size: int, turns: int, name: str) -> list[bytes]:
     return [session.body(upto) for upto in range(first, first + 2 * turns - 1, 2)]
 
 
+TURNS = 6
+"""Requests of one conversation before the next one begins, so that bodies stay about as long as they are said to be."""
+
+
 async def first_bytes(ports: dict[str, int], size: int, turns: int) -> dict[str, list[float]]:
-    """Milliseconds to the first byte of each turn of a session; the same turn goes to each port in its turn."""
-    bodies = turns_of(size, turns, "latency")
+    """Milliseconds to the first byte of later turns of conversations; the same turn goes to each port in its turn."""
+    marker = "sessionname"
+    bodies = turns_of(size, TURNS, marker)
     connections = {name: Connection(port, "latency") for name, port in ports.items()}
     found: dict[str, list[float]] = {name: [] for name in ports}
-    for number, body in enumerate(bodies):
+    for number in range(turns):
+        conversation, turn = divmod(number, TURNS)
+        body = bodies[turn].replace(marker.encode(), f"c{conversation:010d}".encode())
         order = [*ports][number % len(ports) :] + [*ports][: number % len(ports)]
         for name in order:
             spent = (await connections[name].post(body))[0] * 1000
-            if number:  # the first opens the connection and the conversation
+            if turn:  # the first opens the conversation
                 found[name].append(spent)
             await asyncio.sleep(0.002)
     for connection in connections.values():
@@ -80,9 +87,9 @@ async def first_bytes(ports: dict[str, int], size: int, turns: int) -> dict[str,
 
 
 async def throughput(port: int, size: int, workers: int, seconds: float) -> tuple[float, int]:
-    """Requests a second, and how many, of so many clients, each with one conversation of 32 turns after the other."""
+    """Requests a second, and how many, of so many clients, each with one conversation after the other."""
     marker = "sessionname"
-    bodies = turns_of(size, 32, marker)
+    bodies = turns_of(size, TURNS, marker)
     until = time.perf_counter() + seconds
     done = 0
 
