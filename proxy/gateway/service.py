@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -42,6 +43,10 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
     def ready(gateway: Gateway) -> None:
         voice.started(gateway, profiles)
         watching.append(asyncio.ensure_future(watch(settings.policy, rewriter, gateway.journal.logger)))
+        # What a conversation is remembered by are immutable values without cycles, and many: looking through all of
+        # them for cycles every few requests would hold up whatever streams meanwhile.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
 
     try:
         run(settings, rewriter, ready=ready, stopping=lambda gateway: voice.stopping(gateway.answering))
