@@ -66,10 +66,12 @@ class Remove(Change, frozen=True, kw_only=True):
 
 
 class Move(Change, frozen=True, kw_only=True):
-    """The target goes to stand right behind (or before) another part, in that part's message."""
+    """The target goes to stand right behind (or before) another part, in that part's message; with `role`, in a message
+    of its own behind (or before) that message."""
 
     to: Target
     before: bool = False
+    role: Role | None = None
 
 
 class PlaceMark(Change, frozen=True, kw_only=True):
@@ -161,9 +163,10 @@ class _Bench:
 
     def add(self, part: Part, role: Role, edit: Edit, beside: int, *, before: bool) -> None:
         """A message of ours before or behind another; what one stage puts at one place is one message."""
-        known = self.own.get((edit.stage, edit.target, before))
+        at = edit.to if isinstance(edit, Move) else edit.target
+        known = self.own.get((edit.stage, at, before))
         if known is None:
-            known = self.own[edit.stage, edit.target, before] = len(self.messages)
+            known = self.own[edit.stage, at, before] = len(self.messages)
             self.messages.append(Message(role=role, parts=()))
             (self.lead if before else self.trail).setdefault(beside, []).append(known)
         parts = self.opened(known)
@@ -254,6 +257,9 @@ def _move(bench: _Bench, source: tuple[list[Part], int], edit: Move, to: Target,
         return False
     place, others, there = goal
     del parts[at]
+    if edit.role is not None:
+        bench.add(part, edit.role, edit, place, before=before)
+        return True
     if others is parts and at < there:
         there -= 1
     if not before:

@@ -52,6 +52,10 @@ def plainly(reminder: Reminder) -> str:
     return reminder.text
 
 
+MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""Members by which a block is marked; no part of what it says [B3 B104]."""
+
+
 class _Number(str):
     """A number literal, kept as the text it was."""
 
@@ -125,7 +129,7 @@ def _ordered(value: object) -> object:
             return {
                 key: _ordered(inner)
                 for key, inner in sorted(value.items())
-                if inner is not None and not (key == "cache_control" and _is_mark(inner))
+                if inner is not None and not (key in MARKS and _is_mark(inner))
             }
         case _Twins():
             return [f"{_ALIEN}twins", *([key, _ordered(inner)] for key, inner in value)]
@@ -138,8 +142,8 @@ def _ordered(value: object) -> object:
 
 
 def _is_mark(value: object) -> bool:
-    """Whether it is a mark [B3]: a tool may have an argument of that name."""
-    return isinstance(value, dict) and value.get("type") == "ephemeral"
+    """Whether it is a mark [B3 B104]: a tool may have an argument of that name."""
+    return isinstance(value, dict) and (value.get("type") == "ephemeral" or value.get("mode") == "explicit")
 
 
 def content_says(raw: bytes | None) -> bytes:

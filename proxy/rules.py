@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .conversation import Role
+
 
 class Rules(Struct, frozen=True, kw_only=True):
     """One dialect's demands.
@@ -13,7 +15,11 @@ class Rules(Struct, frozen=True, kw_only=True):
     ids of calls must match in full [A24]. `blank_text`: whether text without a visible character is accepted
     as a block [A14]. `opens_with_user` [A11]. `system_follows_user`: a system message among the turns stands
     behind a user's turn and before an assistant's or the end [A60]. `marks`: breakpoints a request may
-    carry [B3].
+    carry [B3]. `result_role`: whose message a result of ours is. `results_apart`: messages of results hold nothing
+    else and stand right behind the calls [A101 A105]. `unique_ids`: an id names one call in the whole request [A23];
+    else one in its turn. `short_ids`: ids keep the model's limit for chat completions [A104]. `reasoning_placed`:
+    reasoning stands where the model had it [A42]. `lost_reasoning`: what stands for reasoning that an upstream wants
+    back and that is gone [A400 F9]; "" where nothing can. `call_marks`: a mark may stand on a call.
     """
 
     results_first: bool
@@ -25,3 +31,10 @@ class Rules(Struct, frozen=True, kw_only=True):
     opens_with_user: bool
     system_follows_user: bool
     marks: int
+    result_role: Role = Role.USER
+    results_apart: bool = False
+    unique_ids: bool = True
+    short_ids: bool = False
+    reasoning_placed: bool = True
+    lost_reasoning: bytes = b""
+    call_marks: bool = True

@@ -46,7 +46,7 @@ def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Itera
         if waiting:
             yield "call without a result"
         waiting = [part.id for part in message.parts if isinstance(part, ToolCall) and not part.server]
-        if len(set(waiting)) < len(waiting) or seen.intersection(waiting):
+        if len(set(waiting)) < len(waiting) or (rules.unique_ids and seen.intersection(waiting)):
             yield "call id twice"
         seen.update(waiting)
         if rules.calls_last and waiting and _text_behind_call(message.parts):
@@ -106,7 +106,9 @@ def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Ite
                 ):
                     yield "blank text"
                 case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):
-                    if not re.fullmatch(model.tool_id_pattern, name) or len(name) > rules.call_id_max:
+                    if not re.fullmatch(model.tool_id_pattern, name) or len(name) > (
+                        model.chat_tool_id_max if rules.short_ids else rules.call_id_max
+                    ):
                         yield "id refused"
                 case _:
                     pass

@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
-    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "rules", "images"},
-    {"conversation", "runs"},
+    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "images"},
+    {"conversation", "rules", "runs"},
     {"identity", "edits", "usage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "branch", "recall", "economics"},
     {"stages", "dialects"},

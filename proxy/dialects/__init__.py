@@ -52,8 +52,8 @@ class Dialect(Protocol):
         """The body without any signed reasoning: what a provider that checks prefixes cannot refuse [A45 A47]."""
 
 
-from .anthropic import Anthropic  # noqa: E402  it needs the protocol above
+from .anthropic import Anthropic  # noqa: E402  they need the protocol above
+from .openai_chat import OpenAIChat  # noqa: E402
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(),)}
-"""All dialects by name, one line each. What is not here passes through: `openai_chat` and `gemini` are read and written,
-and join the table once the stages know all that those formats ask of a history."""
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(), OpenAIChat())}
+"""All dialects by name, one line each. What is not here passes through."""

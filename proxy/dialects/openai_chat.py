@@ -15,7 +15,7 @@ from itertools import groupby
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from ..conversation import Conversation, Message, Part, Reasoning
+from ..conversation import Conversation, Message, Part, Reasoning, Role
 from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, holds_nul, is_array, is_string, items, members, owned
 from ..rules import Rules
@@ -35,6 +35,13 @@ RULES = Rules(
     opens_with_user=False,  # [A100]
     system_follows_user=False,  # [A100]
     marks=4,  # [B103 B440]
+    result_role=Role.TOOL,
+    results_apart=True,  # [A101 A105]
+    unique_ids=False,  # some count from call_0 in every turn
+    short_ids=True,  # [A104]
+    reasoning_placed=False,  # it is a member, wherever it stands
+    lost_reasoning=b'{"reasoning_content":"(not kept)"}',  # [A400 A410]
+    call_marks=False,
 )
 
 _LEADING = ("system", "developer")

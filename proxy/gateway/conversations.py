@@ -235,7 +235,7 @@ class Conversations:
 
 def _root(body: bytes, dialect: Dialect, facts: Facts) -> bytes:
     opened = dialect.open(body)
-    if not opened.messages:
+    if not opened.messages:  # a system prompt alone
         return NO_KEY
     first = dialect.read(structs.replace(opened, messages=opened.messages[:1])).messages[0]
     keyed = next(chain((facts.agent.recognise(first),), origin(facts.tenant), facts.agent.mask))

@@ -3,16 +3,34 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Protocol, Self
 
 from aiohttp import web
 
 from .clock import Clock
 from .exchange import Answer
-from .provider import MODELS, Provider
+from .provider import MODELS, Headers
 from .refusal import envelope
+from .settings import Settings
 
 _LIMIT = 96 * 1024 * 1024
+
+
+class Service(Protocol):
+    """What can be put on a socket: a provider of any format."""
+
+    @property
+    def settings(self) -> Settings:
+        """Its delays, among others."""
+
+    def models(self) -> bytes:
+        """The answer to `GET /v1/models`."""
+
+    def prepare(self, headers: Headers, body: bytes, now: float, path: str) -> Answer:
+        """Answer a POST without its cache entries being visible yet."""
+
+    def begin(self, answer: Answer) -> None:
+        """The first byte of an answer goes out."""
 
 
 class Server:
@@ -24,7 +42,7 @@ class Server:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Service,
         host: str = "127.0.0.1",
         port: int = 0,
         clock: Callable[[], float] | None = None,

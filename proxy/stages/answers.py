@@ -18,6 +18,7 @@ from ..conversation import Image, Message, Part, Reminder, Role, Source, ToolCal
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Replace, target_of
 from ..identity import content_says, end_of_turn
 from ..rawjson import encoded, is_array, items
+from ..rules import Rules
 from .view import weight
 from .walk import NAME, Walk, drop, is_blank
 
@@ -26,13 +27,16 @@ MISSING = "No result: the tool call was interrupted before it returned."
 LATE = "[Result of the earlier tool call {name} ({call_id}), which arrived late]"
 ORPHAN = "[Result of an earlier tool call ({call_id}) that is no longer part of this conversation]"
 
+MEDIA = ("image", "document", "image_url", "input_audio", "file", "video_url")
+"""Blocks of a result that are no text, in any format."""
+
 
 def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[str, ToolCall]) -> None:
     messages = walk.view.conversation.messages
     given: list[ToolResult] = []
     misplaced: list[ToolResult] = []
     for at in answers:
-        leading = at == answers[0]
+        leading = at == (run[-1] + 1 if walk.view.rules.results_apart and run else answers[0])
         for part in messages[at].parts:
             if not isinstance(part, ToolResult):
                 leading = leading and is_blank(part)
@@ -44,7 +48,8 @@ def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[
                 if not leading:
                     misplaced.append(part)
     if walk.config.order:
-        _lead(walk, messages, answers, misplaced, [r for r in given if not any(r is m for m in misplaced)])
+        placed = [result for result in given if not any(result is other for other in misplaced)]
+        _lead(walk, run, answers, misplaced, placed)
     if walk.config.missing:
         _fill(
             walk,
@@ -136,25 +141,29 @@ def _inside(part: ToolResult) -> tuple[str, list[Raw]]:
         read = msgspec.json.decode(block, type=_Block)
         if read.type == "text":
             texts.append(read.text)
-        elif read.type in ("image", "document"):
+        elif read.type in MEDIA:
             media.append(block)
     return "\n".join(texts), media
 
 
 def _lead(
     walk: Walk,
-    messages: Sequence[Message],
+    run: list[int],
     answers: list[int],
     misplaced: list[ToolResult],
     placed: list[ToolResult],
 ) -> None:
     """Results open the first message behind their calls [A20 A21]; those that do not go there, in their order."""
+    messages, rules = walk.view.conversation.messages, walk.view.rules
     for result in misplaced:
         if walk.view.region(result) is None:
             continue
+        role = None
         if placed:
             goal: Part = placed[-1]
             before = False
+        elif rules.results_apart:
+            goal, before, role = messages[run[-1]].parts[-1], False, rules.result_role
         else:
             goal, before = messages[answers[0]].parts[0], True
         walk.edits.append(
@@ -164,10 +173,11 @@ def _lead(
                 target=target_of(result),
                 to=target_of(goal),
                 before=before,
+                role=role,
                 required=True,
             )
         )
-        if before:
+        if before or role is not None:
             placed = [result]
 
 
@@ -178,7 +188,7 @@ def _fill(
     if not lost or not run:
         return
     messages = walk.view.conversation.messages
-    ours = _fills(lost, given, messages, run, answers)
+    ours = _fills(walk.view.rules, lost, given, messages, run, answers)
     client = walk.view.client.messages
     place = messages[run[-1]].index
     # The turn behind the calls as the client has it: what we put there may have no place in it.
@@ -190,6 +200,7 @@ def _fill(
 
 
 def _fills(
+    rules: Rules,
     lost: list[ToolCall],
     given: list[ToolResult],
     messages: Sequence[Message],
@@ -207,7 +218,7 @@ def _fills(
         }
         if given:
             yield InsertAfter(target=target_of(given[-1]), **common)  # type: ignore[arg-type]
-        elif answers:
+        elif answers and not rules.results_apart:
             yield InsertBefore(target=target_of(messages[answers[0]].parts[0]), **common)  # type: ignore[arg-type]
         else:
-            yield InsertAfter(target=target_of(messages[run[-1]].parts[-1]), role=Role.USER, **common)  # type: ignore[arg-type]
+            yield InsertAfter(target=target_of(messages[run[-1]].parts[-1]), role=rules.result_role, **common)  # type: ignore[arg-type]

@@ -77,6 +77,8 @@ def _served_later(messages: Iterable[Message]) -> set[str]:
 def _turn(walk: Walk, at: int) -> int:
     """One assistant run and the user's run behind it; returns the place behind both."""
     messages = walk.view.conversation.messages
+    if not walk.view.rules.unique_ids:
+        walk.answered = Ids([], set())
     run: list[int] = []
     while at < len(messages) and (messages[at].role is Role.ASSISTANT or not messages[at].written):
         run += [at] if messages[at].written else []

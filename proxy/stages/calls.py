@@ -94,7 +94,8 @@ def _paused(walk: Walk, part: Part) -> bool:
 def _client_call(walk: Walk, part: ToolCall, waiting: dict[str, ToolCall]) -> bool:
     """Ids are unique in the whole request [A23]: an exact copy leaves, another call gets an id of its own."""
     twin = walk.calls.get(part.id)
-    if twin is None or walk.view.region(part) is None:
+    again = twin is not None and (walk.view.rules.unique_ids or part.id in waiting)
+    if twin is None or not again or walk.view.region(part) is None:
         walk.calls[part.id] = part
         waiting[part.id] = part
         return True
@@ -148,10 +149,11 @@ def _texts_first(walk: Walk, parts: list[Part]) -> None:
         (at for at, part in enumerate(parts) if isinstance(part, ToolCall) and not part.server), len(parts)
     )
     behind = parts[first:]
-    if any(isinstance(part, Reasoning) for part in behind):
+    if walk.view.rules.reasoning_placed and any(isinstance(part, Reasoning) for part in behind):
         return
     for part in behind:
-        if isinstance(part, Text) and part.text.strip() and walk.view.region(part) is not None:
+        moves = (isinstance(part, Text) and part.text.strip()) or isinstance(part, Reasoning)
+        if moves and walk.view.region(part) is not None:
             walk.edits.append(
                 Move(
                     stage=NAME,

@@ -31,7 +31,9 @@ def propose(view: View, config: Config) -> Proposal:
     if not config.ids:
         return Proposal()
     edits: list[Edit] = []
-    pattern, longest = view.facts.model.tool_id_pattern, view.rules.call_id_max
+    model, rules = view.facts.model, view.rules
+    pattern = model.tool_id_pattern
+    longest = model.chat_tool_id_max if rules.short_ids else rules.call_id_max
     for _, part, _ in view.fresh():
         renamed = _renamed(part, pattern, longest)
         if renamed is not None:

@@ -59,7 +59,7 @@ def propose(view: View, config: Config) -> Proposal:
         if len(system) == len(view.conversation.system):
             system = ()
     gone = {edit.target for edit in edits if isinstance(edit, Remove)}
-    if config.system and view.rules.system_follows_user:
+    if config.system and (view.rules.system_follows_user or view.facts.model.fold_system):
         promises += _folds(view, gone)
         gone |= {edit.target for promise in promises for edit in promise.edits}
     if config.ends:
@@ -171,7 +171,8 @@ def _opening(view: View) -> Iterator[Edit]:
     """The first speaker is the user [A11]; a compaction block is the one exception [E10]."""
     messages = view.conversation.messages
     at = _first(messages)
-    if at < 0 or not view.rules.opens_with_user or messages[at].role is not Role.ASSISTANT:
+    opens = view.rules.opens_with_user or view.facts.model.merge_same_role  # [A420 A521]
+    if at < 0 or not opens or messages[at].role is not Role.ASSISTANT:
         return
     first = messages[at].parts[0]
     if (isinstance(first, Opaque) and first.kind == "compaction") or view.region(first) is None:

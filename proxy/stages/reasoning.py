@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from ..branch import Promise
-from ..conversation import Message, Reasoning
-from ..edits import Edit, Remove, Target, target_of
+from ..conversation import Message, Reasoning, Role
+from ..edits import Edit, InsertBefore, Remove, Target, target_of
 from .batch import anchor
 from .view import Proposal, View, causal, weight
 
@@ -32,6 +32,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: the policy says it aloud
     """Remove unsigned thinking not sent before, in whatever region, and what is bound to words that are gone:
     with it the request is refused."""
+    if view.facts.model.reasoning == "required":
+        return causal(NAME, [*_lost(view)])
     if view.facts.model.reasoning != "signed":
         return Proposal()
     edits: list[Edit] = [
@@ -95,6 +97,27 @@ def _bound(part: Reasoning) -> Remove:
         required=True,
         committed=True,
     )
+
+
+def _lost(view: View) -> Iterator[Edit]:
+    """A constant where an answer has lost its reasoning and the upstream wants it back [A400 A410 F9]."""
+    conversation, stands = view.conversation, view.rules.lost_reasoning
+    if not stands or not conversation.tools or conversation.thinking in ("none", "thinking disabled"):
+        return
+    for message in conversation.messages[view.start :]:
+        if message.role is not Role.ASSISTANT or not message.parts:
+            continue
+        first = message.parts[0]
+        if any(isinstance(part, Reasoning) for part in message.parts) or view.region(first) is None:
+            continue
+        yield InsertBefore(
+            stage=NAME,
+            reason="reasoning the upstream wants back",
+            target=target_of(first),
+            part=Reasoning(raw=Raw(stands), signature="", size=len(stands)),
+            required=True,
+            tokens_after=len(stands) // 4,
+        )
 
 
 def _unreadable(message: Message) -> Iterator[Reasoning]:
