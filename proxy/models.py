@@ -11,7 +11,7 @@ most careful value, the defaults of `ModelFacts`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -29,7 +29,9 @@ Seconds: TypeAlias = Annotated[int, Meta(ge=1, description="seconds")]
 Multiplier: TypeAlias = Annotated[float, Meta(ge=0, le=100, description="in units of the base input price")]
 Regime: TypeAlias = Literal["breakpoints", "automatic", "prefix", "none"]
 ReasoningRule: TypeAlias = Literal["signed", "required", "free", "as-sent"]
+ReasoningTurns: TypeAlias = Literal["all", "calls"]
 Reporting: TypeAlias = Literal["always", "optional", "never"]
+Breakpoints: TypeAlias = Literal["anthropic", "openai", "none"]
 
 UNKNOWN = "unknown"
 """The profile of an upstream we know nothing about: nothing is added, no cache is ever taken for cold."""
@@ -71,7 +73,11 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int = 1024
     """Tokens below which a prefix is not cached [B13]."""
     block: int = 1
-    """Tokens to which a hit is rounded down [B109 B500]."""
+    """Tokens to which a hit is rounded down [B109 B431 B500]."""
+    whole_units: bool = False
+    """Is a hit rounded down to the end of a whole turn, so that a changed tail costs all behind the last one [B400]?"""
+    slots: bool = False
+    """Does the cache hold the last prompts of a few slots only, so that conversations displace each other [B520]?"""
     lookback: int = 20
     """Positions looked at behind a breakpoint, itself included [B6]."""
     ttl_s: int | None = None
@@ -93,6 +99,14 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """May we add cache marks?"""
     max_marks: int = 4
     """Marks in one request, the client's own included [B3 B103]."""
+    breakpoints: Breakpoints = "none"
+    """How a mark of ours is spelt: `anthropic` is `cache_control` [B3 B440], `openai` is `prompt_cache_breakpoint`
+    [B104]. `none`: either may be refused, so there are only the client's."""
+    prompt_cache_key: bool = False
+    """May a request be given the field `prompt_cache_key`, which many refuse [B110 B411 B431]?"""
+    include_usage: bool = False
+    """May a stream be given `stream_options` to ask for its usage? Some refuse the field, others report without it
+    [A431 B440]."""
 
     prefix_check: bool = True
     """Signed thinking is bound to everything before it: preserved thinking [A45]."""
@@ -106,12 +120,26 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     prefill: bool = True
     """May the last message be the assistant's [A12]?"""
-    mid_system: bool = False
-    """May a `system` message stand among the turns [A60]?"""
+    mid_system: bool | None = None
+    """May a `system` message stand among the turns [A60]? None: not known, so it stays where it may be legal."""
     fold_system: bool = False
-    """Must later `system` messages be folded into a user message [A502 A521]?"""
+    """Must `system` messages behind the first turn be folded into a user message [A502 A521]?"""
+    single_system: bool = False
+    """Must the `system` messages at the head be one [A521]?"""
     merge_same_role: bool = False
-    """Must neighbours of the same role be merged [A420 A521]?"""
+    """Must neighbours of the same role be merged [A420 A430 A521]?"""
+    opens_with_user: bool = False
+    """Must the first turn be the user's, whatever the format says [A420 A521]?"""
+    needs_user: bool = False
+    """Must there be a user message that says something [A420]?"""
+    user_after_results: bool = True
+    """May a user message stand directly behind tool results [A430]? Else an assistant message goes between."""
+    blank_text: bool = True
+    """May text be blank and a message empty where the format allows it [A410 A420]?"""
+    result_images: bool = True
+    """May a tool result hold images? Else they belong into a user message behind all results [A105]."""
+    reasoning_turns: ReasoningTurns = "all"
+    """Where reasoning is `required`: in every answer [A400], or in those with calls [A410]."""
     keep_attribution: bool = False
     """Is a leading attribution block stripped upstream, so that it must leave as it came [D14]? Else it is frozen."""
 
@@ -147,6 +175,8 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     regime: Regime | None = None
     minimum: Tokens | None = None
     block: Annotated[int, Meta(ge=1)] | None = None
+    whole_units: bool | None = None
+    slots: bool | None = None
     lookback: Annotated[int, Meta(ge=1)] | None = None
     ttl_s: Seconds | Literal["never"] | None = None
     ttl_long_s: Seconds | None = None
@@ -157,6 +187,9 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     reports_cache: Reporting | None = None
     marks: bool | None = None
     max_marks: Annotated[int, Meta(ge=0, le=50)] | None = None
+    breakpoints: Breakpoints | None = None
+    prompt_cache_key: bool | None = None
+    include_usage: bool | None = None
     prefix_check: bool | None = None
     last_turn_thinking: bool | None = None
     reasoning: ReasoningRule | None = None
@@ -164,7 +197,14 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     prefill: bool | None = None
     mid_system: bool | None = None
     fold_system: bool | None = None
+    single_system: bool | None = None
     merge_same_role: bool | None = None
+    opens_with_user: bool | None = None
+    needs_user: bool | None = None
+    user_after_results: bool | None = None
+    blank_text: bool | None = None
+    result_images: bool | None = None
+    reasoning_turns: ReasoningTurns | None = None
     keep_attribution: bool | None = None
     tool_id_pattern: str | None = None
     tool_id_max: Annotated[int, Meta(ge=1)] | None = None
@@ -184,11 +224,33 @@ class ModelRule(_Facts, frozen=True, forbid_unknown_fields=True, kw_only=True):
     match: Annotated[list[str], Meta(min_length=1)]
 
 
+class FormatFacts(_Facts, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Facts of a service that hold for one of its formats only."""
+
+
+class Formats(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What each format of a service has of its own, by the name of its dialect."""
+
+    anthropic: FormatFacts | None = None
+    openai_chat: FormatFacts | None = None
+    openai_responses: FormatFacts | None = None
+    gemini: FormatFacts | None = None
+
+    def stated(self) -> Iterator[tuple[str, FormatFacts]]:
+        """Dialects with facts of their own, and those."""
+        for name in self.__struct_fields__:
+            facts = getattr(self, name)
+            if facts is not None:
+                yield name, facts
+
+
 class Upstream(_Facts, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Facts of a service. `like` names the profile whose facts stand where this one is silent."""
+    """Facts of a service. `like` names the profile whose facts stand where this one is silent; `formats` holds what
+    one format has of its own, and counts more."""
 
     hosts: list[str] = []
     like: str | None = None
+    formats: Formats = Formats()
 
 
 class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -206,7 +268,7 @@ class Models:
     def __init__(self, *layers: ModelsFile) -> None:
         """`layers` from the strongest to the weakest."""
         self._layers = layers
-        self._answers: dict[tuple[str, str], ModelFacts] = {}
+        self._answers: dict[tuple[str, str, str], ModelFacts] = {}
 
     @classmethod
     def load(cls, path: Path | None = None) -> Models:
@@ -232,7 +294,7 @@ class Models:
         """
         if explicit is not None:
             if explicit not in self.profiles:
-                raise SettingsError(f"no upstream profile {explicit!r}{suggestion(explicit, self.profiles)}")
+                raise SettingsError(unknown_profile(explicit, self.profiles))
             return explicit
         parts = urlsplit(url if "://" in url else f"//{url}")
         host = parts.hostname or ""
@@ -243,19 +305,22 @@ class Models:
                     return profile
         return UNKNOWN
 
-    def facts(self, upstream_profile: str, model: str) -> ModelFacts:
-        """What is known about `model` as the client spells it behind a profile; never fails, unknown is careful."""
-        asked = (upstream_profile, model)
+    def facts(self, upstream_profile: str, model: str, dialect: str = "") -> ModelFacts:
+        """What is known about `model` as the client spells it, behind a profile and in the format of `dialect`.
+
+        Never fails: what is not known is careful. Without a dialect only what holds for all formats counts.
+        """
+        asked = (upstream_profile, model, dialect)
         found = self._answers.get(asked)
         if found is None:
             if len(self._answers) >= self._REMEMBERED:
                 self._answers.clear()
-            found = self._answers[asked] = self._merge(upstream_profile, canonical(model))
+            found = self._answers[asked] = self._merge(upstream_profile, canonical(model), dialect)
         return found
 
-    def _merge(self, profile: str, model: str) -> ModelFacts:
+    def _merge(self, profile: str, model: str, dialect: str) -> ModelFacts:
         stated: dict[str, object] = {}
-        for source in self._sources(profile, model):
+        for source in self._sources(profile, model, dialect):
             for name in _Facts.__struct_fields__:
                 value = getattr(source, name)
                 if value is not None:
@@ -266,25 +331,37 @@ class Models:
             stated["price"] = None
         return ModelFacts(upstream=profile, model=model, **stated)  # type: ignore[arg-type]  # same names and types
 
-    def _sources(self, profile: str, model: str) -> Iterator[_Facts]:
+    def _sources(self, profile: str, model: str, dialect: str) -> Iterator[_Facts]:
         """Statements from the strongest to the weakest: in each layer its upstreams, then its model."""
         chain = (profile, *self._inherited(profile))
         for layer in self._layers:
-            yield from (layer.upstreams[name] for name in chain if name in layer.upstreams)
+            for upstream in (layer.upstreams[name] for name in chain if name in layer.upstreams):
+                yield from (facts for name, facts in upstream.formats.stated() if name == dialect)
+                yield upstream
             rule = next((r for r in layer.models if any(fnmatchcase(model, g) for g in r.match)), None)
             if rule is not None:
                 yield rule
 
     def _inherited(self, profile: str) -> Iterator[str]:
+        """The profiles it is like. One that the shipped table has not, and that is like none, is like `unknown`."""
         seen = {profile}
         while True:
             found = (layer.upstreams[profile].like for layer in self._layers if profile in layer.upstreams)
             like = next((name for name in found if name is not None), None)
+            if like is None and profile not in self._layers[-1].upstreams:
+                like = UNKNOWN
             if like is None or like in seen:
                 return
             seen.add(like)
             yield like
             profile = like
+
+
+def unknown_profile(name: str, known: Iterable[str]) -> str:
+    """What to say of a profile that no table has, with all that there are."""
+    names = sorted(known)
+    close = suggestion(name, names)
+    return f"no upstream profile {name!r}{close if close.endswith('?') else ';'} known: {', '.join(names)}"
 
 
 _DEPLOYMENT = re.compile(r"(?:\[1m\]|@.*|:.*|-v\d+|-latest|-20\d{6})+$")
@@ -308,16 +385,20 @@ def _read(document: Document, shipped: tuple[str, ...] = ()) -> ModelsFile:
     names = (*file.upstreams, *shipped)
     for profile, upstream in file.upstreams.items():
         if upstream.like is not None and upstream.like not in names:
-            message = f"no upstream profile {upstream.like!r}{suggestion(upstream.like, names)}"
-            raise document.error(("upstreams", profile, "like"), message)
-    tables = [(("upstreams", name), facts) for name, facts in file.upstreams.items()]
-    rules: list[tuple[tuple[str | int, ...], _Facts]] = [
-        *tables,
-        *((("models", i), r) for i, r in enumerate(file.models)),
-    ]
-    for where, facts in rules:
+            raise document.error(("upstreams", profile, "like"), unknown_profile(upstream.like, names))
+    for where, facts in _stated(file):
         try:
             re.compile(facts.tool_id_pattern or "")
         except re.error as fault:
             raise document.error((*where, "tool_id_pattern"), f"not a regular expression: {fault}") from fault
     return file
+
+
+def _stated(file: ModelsFile) -> Iterator[tuple[tuple[str | int, ...], _Facts]]:
+    """Everything the file states, and where."""
+    for profile, upstream in file.upstreams.items():
+        yield ("upstreams", profile), upstream
+        for name, facts in upstream.formats.stated():
+            yield ("upstreams", profile, "formats", name), facts
+    for index, rule in enumerate(file.models):
+        yield ("models", index), rule

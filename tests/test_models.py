@@ -37,6 +37,7 @@ def test_a_model_behind_its_vendor_has_the_vendors_facts(models: Models) -> None
         reports_cache="always",
         marks=True,
         max_marks=4,
+        breakpoints="anthropic",
         prefix_check=True,
         reasoning="signed",
         prefill=False,
@@ -81,7 +82,7 @@ def test_nothing_is_added_and_no_cache_is_cold_behind_an_unknown_upstream(models
 def test_a_claude_newer_than_the_table_is_taken_to_check_its_prefix(models: Models, name: str) -> None:
     facts = models.facts("anthropic", name)
     assert (facts.prefix_check, facts.window, facts.minimum, facts.prefill, facts.mid_system, facts.price) == (
-        True, 200_000, 1024, False, False, None,
+        True, 200_000, 1024, False, None, None,
     )  # fmt: skip
 
 
@@ -183,10 +184,22 @@ def test_a_model_is_known_by_one_name_however_a_gateway_spells_it(spelt: str, na
         ("https://bedrock-runtime.eu-west-1.amazonaws.com", "bedrock-compatible"),
         ("https://europe-west1-aiplatform.googleapis.com/v1/projects/x", "vertex"),
         ("https://openrouter.ai/api", "openrouter"),
-        ("https://house.openai.azure.com", "openai"),
-        ("https://chatgpt.com/backend-api/codex", "openai"),
+        ("https://api.openai.com/v1", "openai"),
+        ("https://eu.api.openai.com", "openai"),
+        ("https://house.openai.azure.com", "azure"),
+        ("https://chatgpt.com/backend-api/codex", "chatgpt-codex"),
         ("https://generativelanguage.googleapis.com", "gemini"),
+        ("https://cloudcode-pa.googleapis.com", "gemini"),
+        ("https://daily-cloudcode-pa.googleapis.com", "gemini"),
+        ("https://aiplatform.eu.rep.googleapis.com", "vertex"),
+        ("https://storage.googleapis.com", "unknown"),
         ("https://api.deepseek.com/anthropic", "deepseek"),
+        ("https://api.moonshot.ai/anthropic", "moonshot"),
+        ("https://api.moonshot.cn/v1", "moonshot"),
+        ("https://api.kimi.com/coding/v1", "moonshot"),
+        ("https://api.z.ai/api/coding/paas/v4", "glm"),
+        ("https://open.bigmodel.cn/api/anthropic", "glm"),
+        ("https://api.mistral.ai/v1", "mistral"),
         ("http://127.0.0.1:11434", "ollama"),
         ("http://localhost:1234/v1", "lm-studio"),
         ("http://127.0.0.1:8000", "unknown"),
@@ -200,8 +213,13 @@ def test_a_host_implies_its_profile(models: Models, url: str, profile: str) -> N
 
 def test_a_profile_named_in_the_configuration_counts_and_must_exist(models: Models) -> None:
     assert models.profile_for("https://api.anthropic.com", "vllm") == "vllm"
-    with pytest.raises(SettingsError, match=r"no upstream profile 'antropic', did you mean 'anthropic'\?"):
+    with pytest.raises(
+        SettingsError, match=r"no upstream profile 'antropic', did you mean 'anthropic'\? known: "
+    ):
         models.profile_for("http://x", "antropic")
+    with pytest.raises(SettingsError) as caught:
+        models.profile_for("http://x", "9000")
+    assert str(caught.value) == f"no upstream profile '9000'; known: {', '.join(sorted(models.profiles))}"
 
 
 def test_every_rule_of_the_shipped_table_can_be_reached() -> None:
@@ -215,9 +233,9 @@ def test_every_rule_of_the_shipped_table_can_be_reached() -> None:
             assert not [e for e in earlier if fnmatchcase(example, e)], f"{glob} is hidden"
         earlier += rule.match
     assert {
-        "anthropic", "bedrock-compatible", "vertex", "openrouter", "deepseek", "vllm", "sglang", "llama.cpp", "ollama",
-        "lm-studio", "openai", "gemini", "unknown",
-    } <= set(file.upstreams)  # fmt: skip
+        "anthropic", "bedrock-compatible", "vertex", "openrouter", "openai", "azure", "chatgpt-codex", "gemini",
+        "deepseek", "moonshot", "glm", "mistral", "vllm", "sglang", "llama.cpp", "ollama", "lm-studio", "unknown",
+    } == set(file.upstreams)  # fmt: skip
 
 
 def test_a_users_file_lies_over_the_shipped_one_fact_by_fact(tmp_path: Path, models: Models) -> None:
