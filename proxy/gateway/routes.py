@@ -46,7 +46,7 @@ _FAMILY_PATHS: tuple[tuple[re.Pattern[str], Family], ...] = (
     (
         re.compile(
             r"/v1/(?:responses|chat|conversations|completions|embeddings|audio|images|moderations|vector_stores"
-            r"|realtime|assistants|threads|fine_tuning|uploads|batches|evals|containers)(?:/.*)?"
+            r"|realtime|assistants|threads|fine_tuning|uploads|batches|evals|containers)(?:/.*)?|/responses/.+"
         ),
         "openai",
     ),

@@ -29,13 +29,14 @@ _INDENT = " " * 15
 
 def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Path | None = None) -> int:
     """Serve until told to stop. Raises StetError where a setting, the policy or a port is wrong."""
-    settings = resolve(flags, None, config)
+    table = Models.load(models)
+    settings = resolve(flags, None, config, table.profiles)
     voice = Voice(settings)
     for fault in strangers(os.environ):
         voice.warn(fault)
-    rewriter, store = build(settings, models, voice.warn)
+    rewriter, store = build(settings, table, voice.warn)
     profiles = {
-        name: rewriter.models.profile_for(upstream.url, upstream.profile)
+        name: table.profile_for(upstream.url, upstream.profile)
         for name, upstream in settings.upstreams.items()
     }
     watching: list[asyncio.Task[None]] = []
@@ -57,13 +58,12 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
 
 
 def build(
-    settings: Settings, models: Path | None = None, warn: Callable[[StetError], None] | None = None
+    settings: Settings, table: Models, warn: Callable[[StetError], None] | None = None
 ) -> tuple[Conversations, SqliteStore | None]:
     """The rewriter for these settings, and the store to close at the end. Raises ConfigError, SettingsError.
 
     `warn` hears of a store that fails, from any thread; standard error by default.
     """
-    table = Models.load(models)
     for upstream in settings.upstreams.values():
         table.profile_for(upstream.url, upstream.profile)
     warn = warn or Voice(settings).warn

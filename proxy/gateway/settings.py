@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -99,19 +100,23 @@ def default_state(env: Mapping[str, str]) -> str:
 
 
 def resolve(
-    flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None, file: Path | None = None
+    flags: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    profiles: Collection[str] | None = None,
 ) -> Settings:
     """Return the settings in force. Raises SettingsError or ConfigError, naming the place and the cure.
 
     `flags` maps setting names to values as given, None for those that were not. `file` comes from `--config`, else
-    from `STET_CONFIG`.
+    from `STET_CONFIG`. `profiles` are the upstream profiles there are; None lets any name pass.
     """
     env = os.environ if env is None else env
     path = file or (Path(env["STET_CONFIG"]) if env.get("STET_CONFIG") else None)
     document = read(path) if path else None
     from_file = document.convert(FileSettings) if document else FileSettings()
     found: dict[str, Any] = {"state": default_state(env)}
-    for name, parse in _PARSERS.items():
+    parsers = {**_PARSERS, "upstreams": partial(values.upstreams, profiles=profiles)}
+    for name, parse in parsers.items():
         given = (flags or {}).get(name)
         variable = f"STET_{name.upper()}"
         if given is not None and given != []:
@@ -170,7 +175,8 @@ def _parsed(parse: Callable[[Any], Any], value: Any, place: str | tuple[Document
         if isinstance(place, str):
             raise SettingsError(fault.message, place, fault.cure) from fault
         document, name = place
-        raise document.error((name,), f"{fault.message}; {fault.cure}") from fault
+        line = f"{fault.message}; {fault.cure}" if fault.cure else fault.message
+        raise document.error((name, *fault.at), line) from fault
 
 
 def _beside(file: Path | None, name: str, written: Any) -> Any:

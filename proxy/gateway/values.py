@@ -7,7 +7,7 @@ from is the caller's knowledge.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
@@ -15,16 +15,18 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from ..models import unknown_profile
+
 _MIB = 1024 * 1024
 _LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost", "ip6-loopback"})
 
 
 class UnusableError(ValueError):
-    """A value that cannot be used: (what is wrong, what to write instead)."""
+    """A value that cannot be used: what is wrong, what to write instead, and the keys below the setting that lead there."""
 
-    def __init__(self, message: str, cure: str) -> None:
+    def __init__(self, message: str, cure: str, *at: str) -> None:
         super().__init__(message, cure)
-        self.message, self.cure = message, cure
+        self.message, self.cure, self.at = message, cure, at
 
 
 def is_loopback(host: str) -> bool:
@@ -137,46 +139,63 @@ _UPSTREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _TAKEN_NAME = re.compile(r"stet|v\d+(?:alpha|beta)?\d*")
 
 
-def _upstream(name: str, url: str, profile: str | None) -> Upstream:
+def _upstream(name: str, url: str, profile: str | None, profiles: Collection[str] | None) -> Upstream:
     if not _UPSTREAM_NAME.fullmatch(name) or _TAKEN_NAME.fullmatch(name):
         raise UnusableError(
-            f"'{name}' cannot name an upstream", "use lower-case letters and digits, not 'stet' or 'v1'"
+            f"'{name}' cannot name an upstream", "use lower-case letters and digits, not 'stet' or 'v1'", name
         )
     parts = urlsplit(url.strip())
     try:
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sound = False
-    if not sound or parts.query:
+    if not sound or parts.query or "," in parts.netloc:
         raise UnusableError(
-            f"upstream '{name}' has no usable URL", "write http:// or https://, a host, maybe a path"
+            f"upstream '{name}' has no usable URL",
+            "write http:// or https://, a host, maybe a path",
+            name,
+            "url",
         )
     if parts.username or parts.password:
-        raise UnusableError(f"upstream '{name}' has a password in its URL", "let the agent send its own key")
-    plain = parts._replace(fragment="").geturl().rstrip("/")
-    return Upstream(name, plain, profile or parts.fragment or None)
+        raise UnusableError(
+            f"upstream '{name}' has a password in its URL", "let the agent send its own key", name, "url"
+        )
+    named = profile if profile is not None else parts.fragment or None
+    if named is not None and profiles is not None and named not in profiles:
+        raise UnusableError(f"upstream '{name}': {unknown_profile(named, profiles)}", "", name, "profile")
+    return Upstream(name, parts._replace(fragment="").geturl().rstrip("/"), named)
 
 
-def upstreams(value: Any) -> Mapping[str, Upstream]:
+_BETWEEN = re.compile(r",(?!\s*profile\s*=)")
+_PROFILE = re.compile(r",\s*profile\s*=\s*")
+
+
+def upstreams(value: Any, profiles: Collection[str] | None = None) -> Mapping[str, Upstream]:
     """Read NAME=URL pairs (a list, or one text with commas) or the file's mapping, laid over the defaults.
 
-    A URL's fragment names the profile: `local=http://127.0.0.1:8000#vllm`.
+    `local=http://127.0.0.1:8000,profile=vllm` names the profile, and so does the URL's fragment:
+    `local=http://127.0.0.1:8000#vllm`. `profiles` are those there are; None checks no name.
     """
     named = dict(DEFAULT_UPSTREAMS)
     if isinstance(value, Mapping):
         for name, entry in value.items():
             wide = entry if isinstance(entry, UpstreamEntry) else UpstreamEntry(str(entry))
-            named[name] = _upstream(name, wide.url, wide.profile)
+            named[name] = _upstream(name, wide.url, wide.profile, profiles)
         return named
-    pairs = value.split(",") if isinstance(value, str) else value
-    for pair in filter(None, (str(pair).strip() for pair in pairs)):
-        name, separator, url = pair.partition("=")
+    for name, url, profile in _pairs(_BETWEEN.split(value) if isinstance(value, str) else value):
+        named[name] = _upstream(name, url, profile, profiles)
+    return named
+
+
+def _pairs(texts: Iterable[Any]) -> Iterable[tuple[str, str, str | None]]:
+    for text in filter(None, (str(text).strip() for text in texts)):
+        name, separator, rest = text.partition("=")
         if not separator:
             raise UnusableError(
-                f"'{pair}' is no upstream", "write NAME=URL, as in local=http://127.0.0.1:8000"
+                f"'{text}' is no upstream", "write NAME=URL, as in local=http://127.0.0.1:8000"
             )
-        named[name.strip()] = _upstream(name.strip(), url, None)
-    return named
+        url, *profile = _PROFILE.split(rest, maxsplit=1)
+        yield name.strip(), url, profile[0].strip() if profile else None
 
 
 def hosts(value: Any) -> tuple[str, ...]:

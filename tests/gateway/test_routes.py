@@ -9,6 +9,7 @@ UPSTREAMS = {
     **DEFAULT_UPSTREAMS,
     "local": Upstream("local", "http://127.0.0.1:8000"),
     "router": Upstream("router", "https://router.example/api"),
+    "chatgpt": Upstream("chatgpt", "https://chatgpt.com/backend-api/codex"),
 }
 NONE: tuple = ()
 ANTHROPIC = ((b"X-API-Key", b"k"),)
@@ -16,6 +17,7 @@ BEARER = ((b"Authorization", b"Bearer k"),)
 GOOGLE = ((b"x-goog-api-key", b"k"),)
 
 A, O, G = "https://api.anthropic.com", "https://api.openai.com", "https://generativelanguage.googleapis.com"
+C = "https://chatgpt.com/backend-api/codex"
 
 TABLE = [
     ("POST", "/v1/messages?beta=true", NONE, f"{A}/v1/messages?beta=true", "anthropic", "anthropic"),
@@ -43,6 +45,33 @@ TABLE = [
     ("POST", "/v1beta/models/e:embedContent", GOOGLE, f"{G}/v1beta/models/e:embedContent", None, "gemini"),
     ("GET", "/v1beta/models", NONE, f"{G}/v1beta/models", None, "gemini"),
     ("POST", "/local/v1/messages", NONE, "http://127.0.0.1:8000/v1/messages", "anthropic", "anthropic"),
+    (
+        "POST",
+        "/local/v1/messages/count_tokens",
+        NONE,
+        "http://127.0.0.1:8000/v1/messages/count_tokens",
+        "anthropic",
+        "anthropic",
+    ),
+    (
+        "POST",
+        "/local/v1/chat/completions",
+        BEARER,
+        "http://127.0.0.1:8000/v1/chat/completions",
+        "openai_chat",
+        "openai",
+    ),
+    (
+        "POST",
+        "/local/v1/responses",
+        BEARER,
+        "http://127.0.0.1:8000/v1/responses",
+        "openai_responses",
+        "openai",
+    ),
+    ("GET", "/local/v1/models", NONE, "http://127.0.0.1:8000/v1/models", None, "anthropic"),
+    ("POST", "/chatgpt/responses", BEARER, f"{C}/responses", "openai_responses", "openai"),
+    ("POST", "/chatgpt/responses/compact", BEARER, f"{C}/responses/compact", None, "openai"),
     (
         "POST",
         "/router/v1/chat/completions?x=%2f",
@@ -107,7 +136,7 @@ def test_a_version_stands_once(base, path, url):
         ("/openia/chat/completions", "did you mean 'openai'?"),
         (
             "/nothing/v1beta/models/g:generateContent",
-            "'nothing', known: anthropic, openai, gemini, local, router",
+            "'nothing', known: anthropic, openai, gemini, local, router, chatgpt",
         ),
         ("/locl/v1internal:generateContent", "'locl'"),
     ],

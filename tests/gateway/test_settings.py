@@ -54,8 +54,60 @@ def test_upstreams_are_laid_over_the_known_ones(tmp_path):
         "openai": Upstream("openai", "http://h:1"),
     }
     assert resolve({"upstreams": ["local=http://127.0.0.1:8000/api#vllm"]}, HOME).upstreams["local"] == local
-    env = {**HOME, "STET_UPSTREAMS": "a=http://a, b=https://b:1/x"}
-    assert resolve({}, env).upstreams["b"] == Upstream("b", "https://b:1/x")
+    assert (
+        resolve({"upstreams": ["local=http://127.0.0.1:8000/api/,profile=vllm"]}, HOME).upstreams["local"]
+        == local
+    )
+    env = {**HOME, "STET_UPSTREAMS": "a=http://a , profile = llama.cpp, b=https://b:1/x,c=http://c#ollama"}
+    found = resolve({}, env).upstreams
+    assert [found[name] for name in "abc"] == [
+        Upstream("a", "http://a", "llama.cpp"),
+        Upstream("b", "https://b:1/x"),
+        Upstream("c", "http://c", "ollama"),
+    ]
+
+
+PROFILES = ("anthropic", "llama.cpp", "vllm")
+KNOWN = "known: anthropic, llama.cpp, vllm"
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("local=http://h,profile=vlm", "no upstream profile 'vlm', did you mean 'vllm'? "),
+        ("local=http://h#9000", "no upstream profile '9000'; "),
+        ("local=http://h,profile=", "no upstream profile ''; "),
+    ],
+)
+def test_a_profile_that_no_table_has_is_told_with_all_there_are(written, line):
+    """On the command line and in a variable."""
+    for flags, env, place in (
+        ({"upstreams": [written]}, HOME, "--upstream"),
+        ({}, {**HOME, "STET_UPSTREAMS": written}, "STET_UPSTREAMS"),
+    ):
+        with pytest.raises(SettingsError) as fault:
+            resolve(flags, env, profiles=PROFILES)
+        assert str(fault.value) == f"{place}: upstream 'local': {line}{KNOWN}"
+    assert resolve({"upstreams": ["local=http://h,profile=vllm"]}, HOME, profiles=PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("entry", "start"),
+    [
+        (
+            "{url: 'http://h', profile: vlm}",
+            ":2:37: upstream 'local': no upstream profile 'vlm', did you mean 'vllm'? ",
+        ),
+        ("http://h#nothing", ":2:10: upstream 'local': no upstream profile 'nothing'; "),
+    ],
+)
+def test_a_profile_in_the_file_is_told_where_it_stands(tmp_path, entry, start):
+    """Line and column of the profile, or of the URL that names it."""
+    file = tmp_path / "s.yaml"
+    file.write_text(f"upstreams:\n  local: {entry}\n")
+    with pytest.raises(ConfigError) as fault:
+        resolve({}, HOME, file, PROFILES)
+    assert str(fault.value) == f"{file}{start}{KNOWN}"
 
 
 def test_paths_in_the_file_are_relative_to_the_file(tmp_path):
@@ -149,6 +201,10 @@ WRONG = [
         "--upstream: upstream 'a' has no usable URL; write http:// or https://, a host, maybe a path",
     ),
     (
+        {"upstreams": ["a=http://h,profil=vllm"]},
+        "--upstream: upstream 'a' has no usable URL; write http:// or https://, a host, maybe a path",
+    ),
+    (
         {"upstreams": ["a=http://u:sk-SECRET@h"]},
         "--upstream: upstream 'a' has a password in its URL; let the agent send its own key",
     ),
@@ -184,7 +240,7 @@ def test_a_bad_variable_is_named():
     [
         ("mode: apply\nlisten: nowhere\n", ":2:9: 'nowhere' is no address"),
         ("lissen: a\n", ":1:1: unknown key 'lissen'"),
-        ("upstreams:\n  local: ftp://x\n", ":2:3: upstream 'local' has no usable URL"),
+        ("upstreams:\n  local: ftp://x\n", ":2:10: upstream 'local' has no usable URL"),
         ("mode: watch\n", ":1:7: "),
     ],
 )
