@@ -1,0 +1,298 @@
+"""OpenAI Responses: /v1/responses and what speaks it [A200-A214].
+
+The input is a flat list: messages, the model's reasoning and calls, and what answers them are items side by side.
+Each is a message here (see `responses_items`). The system prompt is `instructions` and the leading system and
+developer messages, with the tools that came as an item among them; all later ones are turns.
+
+Where history is kept on the server, by `previous_response_id`, a conversation, a stored prompt or by items that
+only name others, the body is a delta, and nothing may be judged by what it lacks [A210].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from ..conversation import Conversation, Message, Opaque, Part, Reasoning, Reminder, Role, Text
+from ..errors import BodyError
+from ..rawjson import (
+    closed_array,
+    closed_object,
+    encoded,
+    holds_nul,
+    is_array,
+    is_string,
+    items,
+    members,
+    owned,
+)
+from ..rules import Rules
+from . import Opened
+from .chat_marks import ABSENT, says_nothing
+from .responses_calls import read_tool
+from .responses_content import read_content, written_content
+from .responses_items import (
+    REFERENCE,
+    TOOLS,
+    framed,
+    head_of,
+    leads,
+    listed_item,
+    new_message,
+    read_item,
+    system_parts,
+    without_ids,
+    written,
+)
+
+RULES = Rules(
+    results_first=False,  # outputs are items of their own
+    calls_last=False,
+    adjacent=False,  # paired by `call_id` anywhere behind the call [A201]
+    call_id=r".+",
+    call_id_max=64,  # [A207]
+    blank_text=True,
+    opens_with_user=False,
+    system_follows_user=False,
+    marks=4,  # [B103]
+    result_role=Role.TOOL,
+    results_apart=True,
+    call_marks=False,  # [B104]
+)
+
+_ELSEWHERE = ("previous_response_id", "conversation", "prompt")
+"""Members that name a history, or a beginning of it, which the server has."""
+
+
+class ResponsesOpened(Opened, frozen=True):
+    """An opened body. `lead` are the items of the system prompt, `bare`: the input is a string."""
+
+    lead: tuple[Raw, ...] = ()
+
+
+class ResponsesConversation(Conversation, frozen=True, kw_only=True):
+    """A Responses request, with the items that its system prompt came in."""
+
+    lead: tuple[Raw, ...] = ()
+
+
+class _Reasoning(Struct):
+    effort: str | None = None
+
+
+class _Head(Struct):
+    """What of the envelope matters to the pipeline."""
+
+    model: str = ""
+    stream: bool | None = None
+
+
+_head = msgspec.json.Decoder(_Head)
+_effort = msgspec.json.Decoder(_Reasoning | None)
+_string = msgspec.json.Decoder(str)
+
+
+class OpenAIResponses:
+    """The dialect. It has no state."""
+
+    name = "openai_responses"
+    rules = RULES
+
+    def open(self, body: bytes) -> ResponsesOpened:
+        """See `Dialect.open`. An item is a slice; so is an input that is a string."""
+        envelope = tuple(members(body))
+        named = dict(envelope)
+        raw = named.get("input", ABSENT)
+        if len(raw) and is_string(raw):
+            return ResponsesOpened(envelope, (raw,))
+        if says_nothing(raw) and _is_elsewhere(named):
+            return ResponsesOpened(envelope, ())
+        if not is_array(raw):
+            raise BodyError("input is missing" if raw == ABSENT else "input is neither a string nor a list")
+        listed = items(raw)
+        first = next((at for at, one in enumerate(listed) if not leads(head_of(one))), len(listed))
+        return ResponsesOpened(envelope, tuple(listed[first:]), tuple(listed[:first]))
+
+    def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
+        """See `Dialect.read`."""
+        if not isinstance(opened, ResponsesOpened):
+            raise TypeError("a body opened by another dialect")
+        envelope = dict(opened.envelope)
+        for name, raw in opened.envelope:
+            if name != "input":
+                _refuse_nul(raw)
+        try:
+            head = _head.decode(
+                closed_object(pair for pair in opened.envelope if pair[0] in ("model", "stream"))
+            )
+            system = tuple(_system(envelope.get("instructions", ABSENT), opened.lead))
+            messages = _messages(opened, known)
+            return ResponsesConversation(
+                envelope=opened.envelope,
+                tools=tuple(read_tool(owned(raw)) for raw in _list(envelope.get("tools", ABSENT))),
+                system=system,
+                messages=messages,
+                system_bare=bool(system) and all(part.raw and is_string(part.raw) for part in system),
+                partial=_is_elsewhere(envelope) or any(map(_is_reference, messages)),
+                model=head.model,
+                stream=bool(head.stream),
+                thinking=_thinking(envelope.get("reasoning", ABSENT)),
+                lead=opened.lead,
+            )
+        except msgspec.DecodeError as error:
+            raise BodyError(f"not a request of this format: {error}") from None
+
+    def sealed(self, message: Message) -> Message:
+        """See `Dialect.sealed`. A message may be several items, joined by commas."""
+        listed = written(message)
+        return structs.replace(message, raw=Raw(b",".join(listed))) if listed else message
+
+    def write(self, conversation: Conversation) -> bytes:
+        """See `Dialect.write`."""
+        lead = conversation.lead if isinstance(conversation, ResponsesConversation) else ()
+        changed: dict[str, bytes | list[Raw | bytes]] = {}
+        if conversation.system_changed:
+            instructions, changed_lead = _written_system(
+                conversation.system, dict(conversation.envelope).get("instructions", ABSENT), lead
+            )
+            changed |= {"instructions": instructions, "input": _input(conversation, changed_lead)}
+        else:
+            changed["input"] = _input(conversation, lead)
+        if conversation.tools_changed:
+            changed["tools"] = closed_array(part.raw or part.base or b"{}" for part in conversation.tools)
+        return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
+
+    def without_reasoning(self, body: bytes) -> bytes:
+        """See `Dialect.without_reasoning`. All reasoning goes, and ids by which other items ask for it [A202 A205]."""
+        conversation = self.read(self.open(body))
+        messages = tuple(map(_unreasoned, conversation.messages))
+        if all(new is old for new, old in zip(messages, conversation.messages, strict=True)):
+            return body
+        return self.write(structs.replace(conversation, messages=messages))
+
+
+def _is_elsewhere(envelope: dict[str, Raw]) -> bool:
+    return any(not says_nothing(envelope.get(name, ABSENT)) for name in _ELSEWHERE)
+
+
+def _is_reference(message: Message) -> bool:
+    return any(isinstance(part, Opaque) and part.kind == REFERENCE for part in message.parts)
+
+
+def _list(raw: Raw) -> list[Raw]:
+    return items(raw) if len(raw) and is_array(raw) else []
+
+
+def _refuse_nul(raw: Raw) -> None:
+    """Raise BodyError for what must be mended first: a provider may read no further than a NUL [A4]."""
+    if holds_nul(bytes(raw)):
+        raise BodyError("a string holds U+0000")
+
+
+def _messages(opened: ResponsesOpened, known: Sequence[Message]) -> tuple[Message, ...]:
+    read = list(known)
+    for place in range(len(known), len(opened.messages)):
+        raw = opened.messages[place]
+        _refuse_nul(raw)
+        read.append(read_item(raw.copy(), place, read))
+    return tuple(read)
+
+
+def _thinking(raw: Raw) -> str:
+    """How much reasoning is asked for, in the words of the upstream; "" where nothing is said [B106]."""
+    try:
+        said = _effort.decode(raw) if len(raw) else None
+    except msgspec.ValidationError:
+        return ""
+    return (said.effort or "") if said is not None else ""
+
+
+def _unreasoned(message: Message) -> Message:
+    kept = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+    return message if len(kept) == len(message.parts) else structs.replace(message, parts=kept, raw=None)
+
+
+def _input(conversation: Conversation, lead: Sequence[Raw | bytes]) -> bytes | list[Raw | bytes]:
+    listed: list[Raw | bytes] = [*lead, *chain.from_iterable(without_ids(conversation.messages))]
+    came = dict(conversation.envelope).get("input", ABSENT)
+    if listed == [came] or (not listed and not is_array(came)):
+        return bytes(came)
+    return [*map(listed_item, listed)]
+
+
+# -- the system prompt -----------------------------------------------------------------------------------
+
+
+def _system(instructions: Raw, lead: Sequence[Raw]) -> Iterator[Part]:
+    """The parts of the instructions and of the leading items."""
+    if len(instructions) and is_string(instructions) and not says_nothing(instructions):
+        yield from read_content(owned(instructions))
+    for raw in lead:
+        _refuse_nul(raw)
+        yield from system_parts(owned(raw))
+
+
+_INSTRUCTIONS = -1
+
+
+def _written_system(
+    parts: Sequence[Part], instructions: Raw, lead: Sequence[Raw]
+) -> tuple[bytes, list[Raw | bytes]]:
+    """Instructions and leading items with these parts: each part where it came from, a new one with its neighbour."""
+    origins = [(_INSTRUCTIONS, bytes(instructions))] if len(instructions) else []
+    origins += [(at, bytes(part.raw or b"")) for at, raw in enumerate(lead) for part in system_parts(raw)]
+    homes = _homes(parts, origins)
+    kept: list[Raw | bytes] = []
+    for at, raw in enumerate(lead):
+        came = [part for home, part in origins if home == at]
+        now = [part for home, part in zip(homes, parts, strict=True) if home == at]
+        same = [bytes(part.raw) if part.raw is not None else None for part in now] == came
+        kept += [raw] if same else _leading(now, raw)
+    own = [part for home, part in zip(homes, parts, strict=True) if home == _INSTRUCTIONS]
+    return _instructions(own, instructions), kept
+
+
+def _leading(parts: Sequence[Part], raw: Raw) -> Iterator[Raw | bytes]:
+    """A leading item that says something else; beside tools a message of its own, nothing where no part is left."""
+    items_of_it = [part for part in parts if isinstance(part, Opaque) and part.kind == TOOLS]
+    said = [part for part in parts if not any(part is other for other in items_of_it)]
+    yield from (part.raw or part.base or raw for part in items_of_it)
+    if said and head_of(raw).type == TOOLS:
+        yield new_message(said, Role.SYSTEM)
+    elif said:
+        frame = tuple(members(raw))
+        old = dict(frame).get("content", ABSENT)
+        bare = len(old) > 0 and is_string(old)
+        yield framed(frame, written_content(said, Role.SYSTEM, old, bare=bare))
+
+
+def _instructions(parts: Sequence[Part], old: Raw) -> bytes:
+    match parts:
+        case [only] if only.raw is not None and is_string(only.raw):
+            return bytes(only.raw)
+        case [] if says_nothing(old):
+            return bytes(old)
+        case _:
+            texts = [part.text for part in parts if isinstance(part, Text | Reminder)]
+            return encoded("\n\n".join(texts))
+
+
+def _homes(parts: Sequence[Part], origins: Sequence[tuple[int, bytes]]) -> list[int]:
+    """For each part the place it belongs to: its own, else that of the part before it, else the first there is."""
+    left = [*origins]
+    homes: list[int | None] = []
+    for part in parts:
+        origin = part.raw if part.raw is not None else part.base
+        found = next((one for one in left if origin is not None and one[1] == bytes(origin)), None)
+        if found is not None:
+            left.remove(found)
+        homes.append(None if found is None else found[0])
+    known = next((home for home in homes if home is not None), _INSTRUCTIONS)
+    placed: list[int] = []
+    for home in homes:
+        known = known if home is None else home
+        placed.append(known)
+    return placed
