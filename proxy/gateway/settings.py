@@ -115,7 +115,10 @@ def resolve(
     document = read(path) if path else None
     from_file = document.convert(FileSettings) if document else FileSettings()
     found: dict[str, Any] = {"state": default_state(env)}
-    parsers = {**_PARSERS, "upstreams": partial(values.upstreams, profiles=profiles)}
+    parsers: dict[str, Callable[[Any], Any]] = {
+        **_PARSERS,
+        "upstreams": partial(values.upstreams, profiles=profiles),
+    }
     for name, parse in parsers.items():
         given = (flags or {}).get(name)
         variable = f"STET_{name.upper()}"
