@@ -133,14 +133,15 @@ def result_content(raw: Raw | bytes) -> tuple[bytes | None, Mark | None]:
         return bytes(raw), None
     try:
         mark = _read_mark(_block.decode(blocks[-1]).prompt_cache_breakpoint)
-        last = [(name, value) for name, value in members(blocks[-1]) if mark is None or name != MARK]
+        came = members(blocks[-1])
+        last = [(name, value) for name, value in came if name != MARK]
     except (msgspec.ValidationError, BodyError):
         return bytes(raw), None
     named = dict(last)
     plain = len(last) == 2 and bytes(named.get("type", ABSENT)) == b'"input_text"'
     if len(blocks) == 1 and plain and is_string(named.get("text", ABSENT)):
         return bytes(named["text"]), mark
-    if mark is None:
+    if len(last) == len(came):
         return bytes(raw), None
     return closed_array([*blocks[:-1], closed_object(last)]), mark
 
