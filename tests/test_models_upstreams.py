@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,16 @@ def test_every_fact_can_be_stated() -> None:
     """What the core knows of a model is what a file can say, and formats are the dialects there are."""
     assert {*ModelFacts.__struct_fields__} - {"upstream", "model"} == {*FormatFacts.__struct_fields__}
     assert set(Formats.__struct_fields__) == set(FAMILY)
+
+
+def test_the_readme_has_all_profiles_and_facts(models: Models) -> None:
+    """Its table of profiles, and its list of what a file can state."""
+    readme = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+    _, section = readme.split("\n## Upstreams\n")
+    section = section.split("\n## ")[0]
+    profiles, facts = (part.split("\n\n")[0] for part in re.split(r"\n[|-]+\|\n", section)[1:])
+    first = [row.split("|")[1] for row in profiles.splitlines()]
+    assert re.findall(r"`([^`]+)`", "".join(first)) == list(models.profiles)
+    named = re.findall(r"`([a-z0-9_]+)`", "".join(row.split("|")[1] for row in facts.splitlines()))
+    fields = [name for name in FormatFacts.__struct_fields__ if not name.startswith("image_")]
+    assert sorted(named) == sorted(fields)
