@@ -1,14 +1,15 @@
 """What should have come from the cache, and why less of it did.
 
 Judged from the ledger: what the provider held after the last request of this branch, what has changed since, and
-who changed it. Where the provider gives its own diagnosis, that is for it to say [B20 B108]; here the two sides of
-the proxy are compared, which no provider can.
+who changed it: the two sides of the proxy are compared, which no provider can. Where the provider gives a diagnosis
+of its own [B20 B108 A206], that is said beside ours.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from .answer import Diagnosis
 from .branch import Branch, Frontier
 from .conversation import (
     Conversation,
@@ -23,10 +24,11 @@ from .conversation import (
 )
 from .edits import Edit
 from .identity import head, setting
+from .models import ModelFacts
 from .recall import Recent
 from .rewrite import Rewrite
 from .stages import Facts
-from .turns import NOISE_TOKENS, Miss
+from .turns import NOISE_TOKENS, Miss, MissReason
 from .usage import Usage
 
 SLACK_SHARE = 0.9
@@ -59,8 +61,11 @@ def expected(
         where = f"last sent to {last.model} at {last.upstream}"
         if last.upstream != facts.upstream:
             return Expected(tokens=0, miss=Miss("upstream", where))
-        return Expected(tokens=held(last.usage), miss=Miss("model", where))
-    return Expected(tokens=held(same.usage), miss=_foreseen(rewrite, recent, same, facts, observed=observed))
+        return Expected(tokens=held(last.usage, facts.model), miss=Miss("model", where))
+    return Expected(
+        tokens=held(same.usage, facts.model),
+        miss=_foreseen(rewrite, recent, same, facts, observed=observed),
+    )
 
 
 def _begun_otherwise(read: Conversation, before: Branch, recent: Recent | None, facts: Facts) -> Expected:
@@ -70,16 +75,23 @@ def _begun_otherwise(read: Conversation, before: Branch, recent: Recent | None, 
     if same is None or beside:
         return Expected(tokens=0)
     return Expected(
-        tokens=held(same.usage),
+        tokens=held(same.usage, facts.model),
         miss=Miss("client", first_difference(recent, read) or "the history begins otherwise"),
     )
 
 
-def held(usage: Usage | None) -> int | None:
-    """Tokens in the cache behind a request with this usage; None where the provider did not say."""
+def held(usage: Usage | None, model: ModelFacts) -> int | None:
+    """Tokens in the cache behind a request with this usage; None where the provider did not say.
+
+    What a provider writes without being asked, and without counting it, is all of the prompt in whole blocks, from
+    its minimum on [B109 B300 B400 B500 B510].
+    """
     if usage is None or usage.cached is None:
         return None
-    return usage.cached + (usage.written or 0)
+    if usage.written is not None or usage.prompt is None or model.regime not in {"prefix", "automatic"}:
+        return usage.cached + (usage.written or 0)
+    whole = usage.prompt - usage.prompt % model.block
+    return max(usage.cached, whole if usage.prompt >= model.minimum else 0)
 
 
 def _foreseen(
@@ -215,3 +227,32 @@ def miss(foreseen: Expected, usage: Usage | None, facts: Facts) -> Miss | None:
     if usage.prompt is not None and usage.prompt < facts.model.minimum:
         return Miss("small", f"{usage.prompt} tokens, cached from {facts.model.minimum} on")
     return Miss("unknown", "what was sent goes on from what the provider held")
+
+
+_SAID: dict[str, MissReason] = {
+    "model_changed": "model",
+    "prompt_cache_key_changed": "client",
+    "text_format_changed": "client",
+    "reasoning_effort_changed": "client",
+    "verbosity_changed": "client",
+    "service_tier_changed": "client",
+}
+"""Whose a change is that a provider names [B20 B108], where its word alone tells: settings that no edit touches. Whether
+a changed tool, system prompt or message is the client's or ours, it cannot know."""
+
+
+def diagnosed(found: Miss | None, diagnosis: Diagnosis | None) -> Miss | None:
+    """`found` with the provider's own word for it. Where nothing was expected here, its word is all there is."""
+    if diagnosis is None:
+        return found
+    said = [] if diagnosis.reason is None else [diagnosis.reason]
+    if said and diagnosis.missed is not None:
+        said.append(f"{diagnosis.missed} tokens")
+    if found is None and (diagnosis.missed is None or diagnosis.missed < NOISE_TOKENS):
+        return None
+    reason = found.reason if found is not None else "unknown"
+    if reason == "unknown":
+        reason = _SAID.get(diagnosis.reason or "", "unknown")
+    withheld = f"reasoning withheld ({', '.join(diagnosis.removed)})" if diagnosis.removed else ""
+    words = ": ".join(["the provider says", ", ".join(filter(None, [*said, withheld]))])
+    return Miss(reason, "; ".join(filter(None, [found.detail if found is not None else "", words])))

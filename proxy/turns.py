@@ -76,6 +76,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     ttfb_s      from the request's arrival to the answer's first byte handed to the client
     duration_s  from the request's arrival to its end
     failed_open  which work of ours failed and was gone past, `fault` the kind of the fault and the place in our code
+    withheld     why the provider did not show the model reasoning that was sent, in its words [A45 A206]
     would_repair  the provider refused the structure of what was only observed, and an edit would have mended it
     """
 
@@ -105,6 +106,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     usage_fault: str | None = None
     report: TurnReport | None = None
     miss: Miss | None = None
+    withheld: tuple[str, ...] = ()
 
     @property
     def hit_ratio(self) -> float | None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.answer import READERS, Answer, signature_digest
+from proxy.answer import READERS, Answer, Diagnosis, signature_digest
 from proxy.sse import SseParser
 from proxy.usage import Usage
 
@@ -84,7 +84,7 @@ def test_anthropic_stream_without_names():
         (None, {"type": "message_stop"}),
     )
     assert (answer.usage, answer.stop_reason, answer.complete) == (
-        Usage(prompt=3, uncached=3, output=9),
+        Usage(prompt=3, output=9),
         "end_turn",
         True,
     )
@@ -103,7 +103,7 @@ def test_anthropic_document():
         "usage": {"input_tokens": 3, "output_tokens": 9},
     }
     assert document("anthropic", body) == Answer(
-        usage=Usage(prompt=3, uncached=3, output=9),
+        usage=Usage(prompt=3, output=9),
         message_id="msg_1",
         model="m",
         call_ids=("toolu_1",),
@@ -277,3 +277,129 @@ def test_nonsense_is_an_unknown_answer(dialect, body):
     assert document(dialect, body).usage is None
     answer = streamed(dialect, raw=b"data: " + body + b"\n\nevent: message_start\ndata: " + body + b"\n\n")
     assert (answer.usage, answer.error_type) == (None, None)
+
+
+def start(**usage):
+    return ("message_start", {"type": "message_start", "message": {"id": "m", "usage": usage}})
+
+
+def end(**usage):
+    return ("message_delta", {"type": "message_delta", "delta": {}, "usage": usage})
+
+
+def test_a_local_server_knows_the_split_at_the_end():
+    """vLLM opens a stream with the whole prompt; without its flag it never says what was cached."""
+    told = streamed(
+        "anthropic",
+        start(input_tokens=100, output_tokens=0),
+        end(input_tokens=4, cache_read_input_tokens=96, output_tokens=9),
+    )
+    assert told.usage == Usage(prompt=100, uncached=4, cached=96, output=9)
+    silent = streamed(
+        "anthropic", start(input_tokens=100, output_tokens=0), end(input_tokens=100, output_tokens=9)
+    )
+    assert silent.usage == Usage(prompt=100, output=9)
+    llama = streamed(
+        "anthropic",
+        start(cache_read_input_tokens=96, input_tokens=4, output_tokens=0),
+        end(output_tokens=9),
+    )
+    assert llama.usage == Usage(prompt=100, uncached=4, cached=96, output=9)
+
+
+COUNTS = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
+COUNTED = Usage(prompt=10, uncached=2, cached=8, output=2)
+LAST_CHOICE = {"index": 0, "delta": {}, "finish_reason": "stop"}
+
+PLACES = {
+    "a chunk of its own": [{"choices": [LAST_CHOICE], "usage": None}, {"choices": [], "usage": COUNTS}],
+    "every chunk": [
+        {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 0}},
+        {"choices": [LAST_CHOICE], "usage": COUNTS},
+    ],
+    "the last choice": [{"choices": [{**LAST_CHOICE, "usage": COUNTS}]}],
+    "a member of the vendor's": [{"choices": [LAST_CHOICE], "x_groq": {"id": "req_1", "usage": COUNTS}}],
+    "timings alone": [
+        {"choices": [LAST_CHOICE], "timings": {"cache_n": 8, "prompt_n": 2, "predicted_n": 2}},
+    ],
+    "timings, then usage": [
+        {"choices": [LAST_CHOICE], "timings": {"cache_n": 8, "prompt_n": 2, "predicted_n": 2}},
+        {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}},
+    ],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_chat_usage_stands_in_many_places(place):
+    """Wherever it stands in a stream, it is the same."""
+    chunks = [(None, chunk) for chunk in PLACES[place]]
+    assert streamed("openai_chat", *chunks, (None, "[DONE]")).usage == COUNTED
+
+
+def test_a_whole_chat_completion():
+    """Message instead of delta; usage, ids and end are the same."""
+    message = {"role": "assistant", "tool_calls": [{"id": "call_1"}, {"id": "call_2"}]}
+    body = {"id": "c1", "model": "g", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    assert document("openai_chat", {**body, "usage": COUNTS}) == Answer(
+        usage=COUNTED,
+        message_id="c1",
+        model="g",
+        call_ids=("call_1", "call_2"),
+        stop_reason="tool_calls",
+        complete=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", ["function_call", "custom_tool_call", "local_shell_call", "apply_patch_call"]
+)
+def test_responses_calls_of_every_kind(kind):
+    """All that wait for a result of the client's; the provider's own calls have no `call_id`."""
+    output = [{"type": kind, "call_id": "call_1"}, {"type": "web_search_call", "id": "ws_1"}]
+    body = {"object": "response", "status": "completed", "output": output}
+    assert document("openai_responses", body).call_ids == ("call_1",)
+
+
+def test_a_response_in_the_background_is_not_complete():
+    """It is queued, and its usage comes with another request."""
+    body = {"object": "response", "id": "r", "status": "queued", "usage": None, "error": None}
+    assert document("openai_responses", body) == Answer(message_id="r", stop_reason="queued")
+
+
+def test_gemini_counts_add_up_over_chunks():
+    """A chunk that counts less takes nothing back; a blocked prompt ends with its reason."""
+    first = {"usageMetadata": {"promptTokenCount": 10, "cachedContentTokenCount": 8}}
+    last = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"candidatesTokenCount": 2}}
+    plain = {"usageMetadata": {"trafficType": "ON_DEMAND"}}
+    answer = streamed("gemini", (None, plain), (None, first), (None, last), (None, plain))
+    assert answer.usage == Usage(prompt=10, uncached=2, cached=8, output=2, reasoning=0)
+    blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 10}}
+    assert document("gemini", blocked) == Answer(
+        usage=Usage(prompt=10, uncached=10, cached=0, output=0, reasoning=0),
+        stop_reason="SAFETY",
+        complete=True,
+    )
+
+
+def test_diagnoses():
+    """The provider's own word for a miss, and for reasoning it withheld; no word is no diagnosis."""
+    why = {"type": "messages_changed", "cache_missed_input_tokens": 900}
+    dropped = [
+        {"type": "thinking_dropped", "path": "messages.3.content.0", "reason": "prefix_binding_mismatch"}
+    ]
+    message = {"diagnostics": {"cache_miss_reason": why}, "input_transformations": dropped * 3}
+    expected = Diagnosis("messages_changed", 900, ("prefix_binding_mismatch",))
+    assert streamed("anthropic", ("message_start", {"message": message})).diagnosis == expected
+    assert document("anthropic", message).diagnosis == expected
+    for nothing in (None, {"cache_miss_reason": None}):
+        body = {"diagnostics": nothing, "input_transformations": []}
+        assert document("anthropic", body).diagnosis is None
+    removed = [{"type": "reasoning", "id": "rs_1", "action": "removed", "reason": "prefix_mismatch"}]
+    diagnostics = {"type": "cache_miss", "reason": "input_changed", "cache_missed_tokens": 900}
+    response = {"object": "response", "status": "completed", "input_transformations": removed}
+    missed = {**response, "prompt_cache_diagnostics": diagnostics}
+    assert streamed("openai_responses", ("response.completed", {"response": missed})).diagnosis == Diagnosis(
+        "input_changed", 900, ("prefix_mismatch",)
+    )
+    hit = {**response, "prompt_cache_diagnostics": {"type": "cache_hit"}}
+    assert document("openai_responses", hit).diagnosis == Diagnosis(removed=("prefix_mismatch",))

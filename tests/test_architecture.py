@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
-    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "shipped", "images"},
+    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "jsonarray", "shipped", "images"},
     {"conversation", "rules", "runs"},
     {"identity", "edits", "usage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "branch", "recall", "economics"},

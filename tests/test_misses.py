@@ -7,9 +7,10 @@ import pytest
 from msgspec import structs
 
 from proxy.agents import Agents, VolatileRule
+from proxy.answer import Diagnosis
 from proxy.dialects.anthropic import Anthropic
 from proxy.ledger import Ledger
-from proxy.misses import Expected, expected, first_difference, miss
+from proxy.misses import Expected, diagnosed, expected, first_difference, held, miss
 from proxy.models import Models
 from proxy.policy import Policy, Stages
 from proxy.rewrite import Rewrite, rewrite
@@ -404,3 +405,64 @@ def test_a_miss_is_less_than_nine_tenths_and_not_a_few_tokens(
 ) -> None:
     """Providers round, and what is not known is no miss; what was foreseen is the reason."""
     assert miss(foreseen, usage, Talk().facts()) == found
+
+
+@pytest.mark.parametrize(
+    ("upstream", "model", "usage", "tokens"),
+    [
+        ("anthropic", MODEL, Usage(prompt=10_000, cached=6_000, written=3_000), 9_000),
+        ("anthropic", MODEL, Usage(prompt=10_000, cached=6_000), 6_000),
+        ("openai", "gpt-5", Usage(prompt=10_000, cached=6_000), 9_984),
+        ("openai", "gpt-6-sol", Usage(prompt=10_000, cached=6_000, written=3_000), 9_000),
+        ("gemini", "gemini-3-pro", Usage(prompt=10_000, cached=0), 10_000),
+        ("gemini", "gemini-3-pro", Usage(prompt=4_000, cached=0), 0),
+        ("deepseek", "deepseek-v4-pro", Usage(prompt=10_000, cached=64), 9_984),
+        ("vllm", "qwen3", Usage(prompt=1_000, cached=0), 992),
+        ("vllm", "qwen3", Usage(prompt=1_000), None),
+        ("vllm", "qwen3", Usage(cached=7), 7),
+        ("vllm", "qwen3", None, None),
+    ],
+)
+def test_what_a_provider_holds_behind_a_request(
+    upstream: str, model: str, usage: Usage | None, tokens: int | None
+) -> None:
+    """What was read and written where writes are counted; the whole prompt in blocks where all of it is kept unasked."""
+    assert held(usage, MODELS.facts(upstream, model)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("found", "diagnosis", "said"),
+    [
+        (None, None, None),
+        (Miss("ours", "stale"), None, Miss("ours", "stale")),
+        (
+            Miss("ours", "stale"),
+            Diagnosis("messages_changed", 4_000),
+            Miss("ours", "stale; the provider says: messages_changed, 4000 tokens"),
+        ),
+        (Miss("unknown"), Diagnosis("model_changed"), Miss("model", "the provider says: model_changed")),
+        (
+            Miss("unknown", "why"),
+            Diagnosis("tools_changed"),
+            Miss("unknown", "why; the provider says: tools_changed"),
+        ),
+        (
+            Miss("unknown"),
+            Diagnosis(removed=("prefix_mismatch", "turn_boundary")),
+            Miss("unknown", "the provider says: reasoning withheld (prefix_mismatch, turn_boundary)"),
+        ),
+        (
+            None,
+            Diagnosis("reasoning_effort_changed", 4_000),
+            Miss("client", "the provider says: reasoning_effort_changed, 4000 tokens"),
+        ),
+        (None, Diagnosis("messages_changed", 40), None),
+        (None, Diagnosis("unavailable"), None),
+        (None, Diagnosis(removed=("prefix_mismatch",)), None),
+    ],
+)
+def test_the_provider_has_a_word_too(
+    found: Miss | None, diagnosis: Diagnosis | None, said: Miss | None
+) -> None:
+    """Beside our own finding; instead of it only where its word alone tells whose the change is."""
+    assert diagnosed(found, diagnosis) == said

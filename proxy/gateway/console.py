@@ -138,6 +138,7 @@ def _details(event: Event) -> list[str]:
             ("failed open", "failed_open"),
             ("fault", "fault"),
             ("unread", "unread"),
+            ("reasoning withheld", "withheld"),
             (f"{would}edit" if would else "edits", "edits"),
             (f"{would}reclaim", "reclaimed_tokens"),
             ("held", "held"),

@@ -118,7 +118,7 @@ class Conversations:
             recent = self.ledger.recent_of(before.id) if before else None
             foreseen = expected(made, before, recent, facts, observed=self._observes)
             if self._observes and before is not None and foreseen.tokens:
-                foreseen = structs.replace(foreseen, tokens=held(self._counted.get(before.id)))
+                foreseen = structs.replace(foreseen, tokens=held(self._counted.get(before.id), facts.model))
             if counting or made.commit is None:
                 ticket = None
                 break

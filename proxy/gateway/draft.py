@@ -120,4 +120,5 @@ class Draft:
             usage_fault=self.usage_fault,
             report=self.report,
             miss=self.miss,
+            withheld=self.answer.diagnosis.removed if self.answer.diagnosis else (),
         )

@@ -66,6 +66,7 @@ def turn_fields(turn: Turn) -> Fields:
         "expected_ratio": _rounded(turn.expected_ratio),
         "miss": turn.miss.reason if turn.miss else None,
         "miss_detail": (turn.miss.detail or None) if turn.miss else None,
+        "withheld": ", ".join(turn.withheld) or None,
         "stop": turn.stop_reason,
         "edits": (report.edits or None) if report else None,
         "reclaimed_tokens": turn.reclaimed_tokens or None,

@@ -59,7 +59,6 @@ async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draf
     A client that is gone raises ConnectionResetError here, or cancels the task that runs this.
     """
     draft.status = reply.status
-    draft.streamed = tap is not None and tap.streamed and reply.status < 400
     response = Relayed(reply)
     whole = False
     draft.begun = True
@@ -79,6 +78,7 @@ async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draf
     finally:
         if tap is not None:
             draft.answer = tap.answer(whole=whole)
+            draft.streamed = tap.streamed and reply.status < 400
             draft.usage_fault = tap.fault
             draft.refusal = draft.refusal or tap.refusal
     if whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from ..misses import diagnosed
 from ..turns import Miss
 from .draft import Draft
 from .exchange import Incoming, Outcome, Prepared, Rewriter
@@ -39,9 +40,10 @@ class Rewriting:
         return prepared
 
     def settle(self, prepared: Prepared, draft: Draft) -> None:
-        """Tell the rewriter how it went."""
+        """Tell the rewriter how it went. What the provider says of its cache is noted for every turn."""
         if prepared.commit:
             draft.miss = self._settle(prepared, draft.settled(), draft)
+        draft.miss = diagnosed(draft.miss, draft.answer.diagnosis)
 
     async def _in_thread(self, incoming: Incoming, draft: Draft) -> Prepared:
         working = asyncio.ensure_future(asyncio.to_thread(self._rewriter.prepare, incoming))

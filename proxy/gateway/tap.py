@@ -6,11 +6,12 @@ thing it cannot read; then the turn says so and has no figures.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from ..answer import READERS, Answer
+from ..answer import READERS, Answer, AnswerReader
 from ..errors import BodyError, BodyTooLarge
-from ..sse import SseParser
+from ..jsonarray import ArrayParser
+from ..sse import Event, SseParser
 from .encoding import Opener, opener_for
 from .refusals import structural_class
 
@@ -25,25 +26,81 @@ class Faults(Protocol):
         ...
 
 
+class _Events:
+    """Server-sent events."""
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader = reader
+        self._parser = SseParser()
+
+    def feed(self, piece: bytes) -> None:
+        for event in self._parser.feed(piece):
+            self._reader.event(event)
+
+    def finish(self) -> None:
+        for event in self._parser.finish():
+            self._reader.event(event)
+
+
+class _Elements:
+    """One JSON array of what would otherwise be events: Gemini without `alt=sse` [C300]."""
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader = reader
+        self._parser = ArrayParser()
+
+    def feed(self, piece: bytes) -> None:
+        for element in self._parser.feed(piece):
+            self._reader.event(Event("message", element))
+
+    def finish(self) -> None:
+        return
+
+
+class _Document:
+    """One JSON document, an error body among others."""
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader = reader
+        self.body = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        self.body += piece
+        if len(self.body) > _LONGEST_DOCUMENT:
+            self.body.clear()
+            raise BodyTooLarge(f"an answer of more than {_LONGEST_DOCUMENT} bytes")
+
+    def finish(self) -> None:
+        if self.body:
+            self._reader.document(bytes(self.body))
+
+
+_Form: TypeAlias = _Events | _Elements | _Document
+
+
 class Tap:
-    """Reads one answer. `fault` says why there are no figures; `streamed` whether the answer is an event stream."""
+    """Reads one answer. `fault` says why there are no figures."""
 
     def __init__(
         self, dialect: str, status: int, content_type: str, content_encoding: str, faults: Faults
     ) -> None:
         self.fault: str | None = None
         self.refusal: str | None = None
-        self.streamed = "event-stream" in content_type.lower()
+        self._dialect = dialect
         self._status = status
         self._faults = faults
         self._reader = READERS[dialect]()
-        self._events = SseParser()
-        self._document = bytearray()
+        self._form: _Form | None = _Events(self._reader) if "event-stream" in content_type.lower() else None
         self._opener: Opener | None = None
         try:
             self._opener = opener_for(content_encoding)
         except BodyError as fault:
             self.fault = str(fault)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the answer is made of events, as far as is known; it then has an end that can be missing."""
+        return isinstance(self._form, _Events | _Elements)
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes as they came over the wire. Never raises."""
@@ -67,23 +124,20 @@ class Tap:
         return self._reader.answer()
 
     def _take(self, piece: bytes) -> None:
-        if self.streamed:
-            for event in self._events.feed(piece):
-                self._reader.event(event)
-            return
-        self._document += piece
-        if len(self._document) > _LONGEST_DOCUMENT:
-            self._document.clear()
-            raise BodyTooLarge(f"an answer of more than {_LONGEST_DOCUMENT} bytes")
+        if self._form is None:
+            piece = piece.lstrip()
+            if not piece:
+                return
+            parts = self._dialect == "gemini" and self._status < 400 and piece.startswith(b"[")
+            self._form = _Elements(self._reader) if parts else _Document(self._reader)
+        self._form.feed(piece)
 
     def _finish(self) -> None:
-        if self.streamed:
-            for event in self._events.finish():
-                self._reader.event(event)
-        elif self._document:
-            body = bytes(self._document)
-            self._reader.document(body)
-            self.refusal = structural_class(self._status, body)
+        if self._form is None:
+            return
+        self._form.finish()
+        if isinstance(self._form, _Document):
+            self.refusal = structural_class(self._status, bytes(self._form.body))
 
     def _give_up(self, fault: Exception) -> None:
         self.fault = "the answer could not be read"
