@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, structs
@@ -171,6 +171,10 @@ class Ledger:
     def recall(self, name: bytes) -> Sequence[Recent]:
         """Recent requests filed under `name`, newest last."""
         return self._recall.under(name)
+
+    def opening(self, body: bytes, start: int) -> Iterator[Recent]:
+        """Recent requests, anybody's, whose first message stands at `start` of a body, newest first."""
+        return self._recall.opening(body, start)
 
     def latest(self, session: str) -> Branch | None:
         """The branch that a named session was last sent along; None where nothing names it."""

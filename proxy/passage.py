@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from operator import attrgetter, eq
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from .agents import recognised
 from .branch import SHORT, Frozen, Place, keyed, packed
 from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCall, ToolDefinition
 from .dialects import Dialect, Opened
 from .edits import Edit, Target, target_of
+from .errors import BodyError
 from .identity import chain, digest, head, origin
 from .ledger import Ledger
+from .rawjson import leading, opening
 from .recall import EDIT_BYTES, PART_BYTES, Recent
 from .runs import Run
 from .stages.view import Facts, Region
@@ -81,11 +83,35 @@ class Passage(Struct, frozen=True, kw_only=True):
         )
 
 
+def open_body(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened:
+    """`dialect.open`, without going over the messages at the beginning that a recent request had as well.
+
+    Raises BodyError where it cannot be read.
+    """
+    known: tuple[Raw, ...] = ()
+    end = 0
+    start = opening(body, dialect.turns) if dialect.turns else -1
+    for recent in ledger.opening(body, start) if start >= 0 else ():
+        if len(recent.client) > len(known):
+            raws = tuple(map(_raw, recent.client))
+            count, behind = leading(body, start, raws)
+            if count > len(known):
+                known, end = raws[:count], behind
+    if known:
+        try:
+            rest = dialect.open(body[:start] + body[end:])
+        except BodyError:
+            rest = None  # it says where: said of the whole body
+        if rest is not None and rest.messages:
+            return structs.replace(rest, messages=(*known, *rest.messages))
+    return dialect.open(body)
+
+
 def enter(
     body: bytes, dialect: Dialect, ledger: Ledger, facts: Facts, opened: Opened | None = None
 ) -> Passage:
     """Read a body and find its place. Raises BodyError where it cannot be read."""
-    opened = opened or dialect.open(body)
+    opened = opened or open_body(body, dialect, ledger)
     name = digest(
         b"recall",
         facts.tenant,

@@ -22,6 +22,10 @@ _encode = msgspec.json.Encoder().encode
 
 REPLACEMENT = b"\\ufffd"
 NUL = b"\\u0000"
+EMPTY = Raw(b"[]")
+
+_STRETCH = 64
+"""Elements compared at once: longer stretches fall out of the processor's cache."""
 
 # A run of \uXXXX escapes, with the backslashes before it so that an escaped backslash is not taken for one.
 _ESCAPES = re.compile(
@@ -88,6 +92,36 @@ def without_array(body: bytes, name: bytes, elements: Sequence[Raw]) -> bytes | 
             return body[:start] + body[stop:]
         at = body.find(opening, start)
     return None
+
+
+def opening(body: bytes, name: str) -> int:
+    """Where the first element of the array under the outermost key `name` stands; -1 where that is not found as
+    compact JSON. What is before it was read; what comes behind may be anything."""
+    key = b'"%b":[' % name.encode()
+    start = body.find(key) + len(key)
+    try:
+        before = members(body[:start] + b"]}") if start >= len(key) else []
+    except BodyError:
+        return -1
+    return start if before and before[-1] == (name, EMPTY) else -1
+
+
+def leading(body: bytes, start: int, elements: Sequence[Raw]) -> tuple[int, int]:
+    """How many of the elements stand at `start` of a body, a comma behind each, and the place behind the last."""
+    count = 0
+    for place in range(0, len(elements), _STRETCH):
+        stretch = b",".join((*elements[place : place + _STRETCH], b""))
+        if not body.startswith(stretch, start):
+            break
+        start += len(stretch)
+        count += _STRETCH
+    for element in elements[count : count + _STRETCH]:
+        behind = start + len(element)
+        if not body.startswith(element, start) or not body.startswith(b",", behind):
+            break
+        start = behind + 1
+        count += 1
+    return min(count, len(elements)), start
 
 
 def encoded(value: object) -> bytes:

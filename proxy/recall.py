@@ -6,7 +6,7 @@ Memory only, and bounded: what is forgotten is read again, which takes longer an
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -54,6 +54,13 @@ class Recall:
     def under(self, name: bytes) -> Sequence[Recent]:
         """Recent requests filed under `name`, newest last."""
         return self._filed.get(name, ())
+
+    def opening(self, body: bytes, start: int) -> Iterator[Recent]:
+        """Recent requests whose first message stands at `start` of a body, newest first."""
+        for filed in reversed(tuple(self._filed.values())):
+            first = filed[0].client[0].raw
+            if first is not None and body.startswith(first, start):
+                yield from reversed(filed)
 
     def of(self, branch: Key) -> Recent | None:
         """The last request of a branch, while it is remembered."""

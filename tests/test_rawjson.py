@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from proxy.errors import BodyError
 from proxy.rawjson import (
@@ -17,7 +18,9 @@ from proxy.rawjson import (
     is_array,
     is_string,
     items,
+    leading,
     members,
+    opening,
     owned,
     repair,
 )
@@ -213,3 +216,28 @@ def test_a_deeper_key_of_the_same_name_may_be_the_one_emptied() -> None:
     body = b'{"t":{"m":[1,2]},"m":[1,2]}'
     rest = without_array(body, b"m", items(dict(members(body))["m"]))
     assert rest == b'{"t":{"m":[]},"m":[1,2]}'
+
+
+def test_the_opening_of_an_outermost_array() -> None:
+    """Where its first element stands; nothing where the key is deeper, stands twice or is followed by something else."""
+    body = b'{"a":1,"m":[{},2]}'
+    assert opening(body, "m") == body.index(b"{}")
+    for other in (
+        b'{"t":{"m":[1]},"m":[1]}',
+        b'{"m":0,"m":[1]}',
+        b'{"m": [1]}',
+        b'{"m":{}}',
+        b'["m":[1]]',
+        b"",
+    ):
+        assert opening(other, "m") == -1
+
+
+def test_the_elements_that_stand_at_a_place() -> None:
+    """As many as are followed by a comma, up to the first that differs."""
+    elements = [Raw(b"%d" % number) for number in range(200)]
+    for count in (0, 1, 63, 64, 65, 128, 199, 200):
+        listed = b"".join(b"%d," % number for number in range(count))
+        assert leading(b"[" + listed + b"7", 1, elements) == (count, 1 + len(listed))
+    assert leading(b"[0,1]", 1, elements[:2]) == (1, 3)
+    assert leading(b"[0,12,", 1, elements[:2]) == (1, 3)

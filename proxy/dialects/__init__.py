@@ -30,6 +30,10 @@ class Dialect(Protocol):
         """Its name in settings, logs and the route table."""
 
     @property
+    def turns(self) -> str:
+        """Key of the list whose elements are the messages that `open` gives, one for one; "" where there is none."""
+
+    @property
     def rules(self) -> Rules:
         """What it asks of a history."""
 

@@ -28,6 +28,7 @@ from ..conversation import (
 )
 from ..errors import BodyError
 from ..rawjson import (
+    EMPTY,
     closed_array,
     closed_object,
     holds_nul,
@@ -43,7 +44,6 @@ from . import Opened
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
 ABSENT = Raw(b"")
-EMPTY = Raw(b"[]")
 
 RULES = Rules(
     results_first=True,  # [A21]
@@ -121,6 +121,7 @@ class Anthropic:
     """The dialect. It has no state."""
 
     name = "anthropic"
+    turns = "messages"
     rules = RULES
 
     def open(self, body: bytes) -> Opened:

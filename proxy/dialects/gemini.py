@@ -68,6 +68,7 @@ class Gemini:
     """The dialect. It has no state."""
 
     name = "gemini"
+    turns = ""
     rules = RULES
 
     def open(self, body: bytes) -> Opened:

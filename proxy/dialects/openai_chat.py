@@ -90,6 +90,7 @@ class OpenAIChat:
     """The dialect. It has no state."""
 
     name = "openai_chat"
+    turns = ""
     rules = RULES
 
     def open(self, body: bytes) -> ChatOpened:

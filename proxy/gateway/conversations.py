@@ -25,6 +25,7 @@ from ..ledger import Ledger, Store, Ticket
 from ..misses import Expected, expected, held, miss
 from ..models import Models
 from ..observed import would_be, would_read
+from ..passage import open_body
 from ..policy import Policies
 from ..rawjson import repair
 from ..rewrite import Rewrite, rewrite
@@ -83,8 +84,8 @@ class Conversations:
         dialect = DIALECTS.get(request.dialect)
         if dialect is None or request.method != "POST":
             return Prepared(body=request.body, commit=False)
-        opened = _opened(request.body, dialect)
-        shown = opened or _opened(repair(request.body)[0], dialect)
+        opened = _opened(request.body, dialect, self.ledger)
+        shown = opened or _opened(repair(request.body)[0], dialect, self.ledger)
         facts = self._facts(request, dict(shown.envelope) if shown else {})
         try:
             return self._prepare(request, dialect, facts, opened)
@@ -242,9 +243,9 @@ def _root(body: bytes, dialect: Dialect, facts: Facts) -> bytes:
     return next((part.key for part in keyed.parts if not part.nth), NO_KEY)
 
 
-def _opened(body: bytes, dialect: Dialect) -> Opened | None:
+def _opened(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened | None:
     try:
-        return dialect.open(body)
+        return open_body(body, dialect, ledger)
     except BodyError:
         return None
 

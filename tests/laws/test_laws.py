@@ -79,6 +79,11 @@ class Forgetful(Ledger):
         del name
         return ()
 
+    def opening(self, body: bytes, start: int) -> tuple[()]:
+        """Nothing."""
+        del body, start
+        return ()
+
 
 @given(worlds, stories)
 def test_what_is_remembered_of_the_last_request_only_saves_time(world, story):
