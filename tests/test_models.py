@@ -114,7 +114,7 @@ def test_the_smallest_prefix_that_is_cached(models: Models, model: str, minimum:
 
 
 def test_prices(models: Models) -> None:
-    """B14 B100 B301 B401"""
+    """B14 B100 B301 B401 B420 B431"""
     table = {
         (profile, model): (facts.read, facts.write_5m, facts.write_1h, facts.price)
         for profile, model in [
@@ -124,6 +124,9 @@ def test_prices(models: Models) -> None:
             ("openai", "gpt-5.5"),
             ("gemini", "gemini-4-argon"),
             ("deepseek", "deepseek-v4-flash"),
+            ("glm", "glm-4.7"),
+            ("mistral", "mistral-large-3"),
+            ("chatgpt-codex", "gpt-5.5"),
             ("ollama", "qwen3"),
         ]
         for facts in [models.facts(profile, model)]
@@ -138,6 +141,9 @@ def test_prices(models: Models) -> None:
         ("openai", "gpt-5.5"): (0.1, 1.0, 1.0, Price(input=5, output=30, long=long)),
         ("gemini", "gemini-4-argon"): (0.05, 1.0, 1.0, Price(input=2, output=10)),
         ("deepseek", "deepseek-v4-flash"): (0.02, 1.0, 1.0, Price(input=0.3, output=1.2)),
+        ("glm", "glm-4.7"): (0.19, 1.0, 1.0, Price(input=0.6, output=2.2)),
+        ("mistral", "mistral-large-3"): (0.1, 1.0, 1.0, None),
+        ("chatgpt-codex", "gpt-5.5"): (0.1, 1.0, 1.0, None),
         ("ollama", "qwen3"): (0.0, 1.0, 1.0, None),
     }  # fmt: skip
 
