@@ -99,15 +99,28 @@ def _promised(
 ) -> Iterator[tuple[int, Promise]]:
     if not promises:
         return
+    # A turn of blanks ends with the key of the turn before it: what is promised there holds once.
+    ended = set(_ends(messages, cut))
     for at in range(cut, len(messages)):
         message = messages[at]
         for part in message.parts:
             yield from ((at, promise) for promise in promises.get(part.key, ()) if promise.nth == part.nth)
         model = message.role is Role.ASSISTANT
         if at + 1 == len(messages) or (messages[at + 1].role is Role.ASSISTANT) != model:
-            yield from (
-                (at, promise) for promise in promises.get(turn_end(message.parts[-1].key, model=model), ())
-            )
+            end = turn_end(message.parts[-1].key, model=model)
+            if end not in ended:
+                ended.add(end)
+                yield from ((at, promise) for promise in promises.get(end, ()))
+
+
+def _ends(messages: tuple[Message, ...], cut: int) -> Iterator[Key]:
+    """Ends of turns before message `cut` that a blank turn behind it would share."""
+    at = cut
+    while at and messages[at - 1].parts[-1].key == messages[cut - 1].parts[-1].key:
+        at -= 1
+        model = messages[at].role is Role.ASSISTANT
+        if (messages[at + 1].role is Role.ASSISTANT) != model:
+            yield turn_end(messages[at].parts[-1].key, model=model)
 
 
 def _spellings(messages: tuple[Message, ...], edits: list[Edit]) -> tuple[set[int], tuple[Reminder, ...]]:

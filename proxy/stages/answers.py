@@ -20,7 +20,7 @@ from ..identity import content_says, end_of_turn
 from ..rawjson import encoded, is_array, items
 from ..rules import Rules
 from .view import weight
-from .walk import NAME, Walk, drop, is_blank
+from .walk import NAME, Walk, drop, is_blank, left
 
 # The model reads these. Changing one invalidates every prompt cache and thinking block behind it.
 MISSING = "No result: the tool call was interrupted before it returned."
@@ -188,7 +188,8 @@ def _fill(
     if not lost or not run:
         return
     messages = walk.view.conversation.messages
-    ours = _fills(walk.view.rules, lost, given, messages, run, answers)
+    last = [part for at in run for part in left(walk, messages[at])][-1]
+    ours = _fills(walk.view.rules, lost, given, messages, last, answers)
     client = walk.view.client.messages
     place = messages[run[-1]].index
     # The turn behind the calls as the client has it: what we put there may have no place in it.
@@ -204,7 +205,7 @@ def _fills(
     lost: list[ToolCall],
     given: list[ToolResult],
     messages: Sequence[Message],
-    run: list[int],
+    last: Part,
     answers: list[int],
 ) -> Iterator[Edit]:
     for call in lost:
@@ -221,4 +222,4 @@ def _fills(
         elif answers and not rules.results_apart:
             yield InsertBefore(target=target_of(messages[answers[0]].parts[0]), **common)  # type: ignore[arg-type]
         else:
-            yield InsertAfter(target=target_of(messages[run[-1]].parts[-1]), role=rules.result_role, **common)  # type: ignore[arg-type]
+            yield InsertAfter(target=target_of(last), role=rules.result_role, **common)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ def propose(view: View, config: Config) -> Proposal:
     begin = _begin(messages, view.start)
     calls, answered, served = _seen(view, begin)
     served.update(_served_later(messages[begin:]))
-    walk = Walk(view, config, calls, answered, {}, served, [], [], [])
+    walk = Walk(view, config, calls, answered, {}, served, [], [], [], set())
     at = begin
     while at < len(messages):
         at = _turn(walk, at)

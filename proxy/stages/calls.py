@@ -10,7 +10,7 @@ from ..conversation import Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..edits import Move, Remove, Replace, target_of
 from ..identity import is_user_side, plainly, says
 from .view import weight
-from .walk import NAME, Walk, drop
+from .walk import NAME, Walk, drop, left
 
 
 def waiting_calls(walk: Walk, run: list[int]) -> dict[str, ToolCall]:
@@ -78,6 +78,7 @@ def _unserved(walk: Walk, part: Part) -> None:
         committed=sent,
         tokens_before=weight(part),
     )
+    walk.gone.add(edit.target)
     (walk.cut if sent else walk.edits).append(edit)
 
 
@@ -128,16 +129,16 @@ def _join(walk: Walk, run: list[int]) -> None:
         isinstance(p, ToolCall) and not p.server for at in run[:-1] for p in messages[at].parts
     ):
         return
-    goal = messages[run[0]].parts[-1]
-    for at in run[1:]:
-        for part in messages[at].parts:
+    first, *rest = [parts for at in run if (parts := left(walk, messages[at]))] or [[]]
+    for parts in rest:
+        for part in parts:
             if walk.view.region(part) is not None:
                 walk.edits.append(
                     Move(
                         stage=NAME,
                         reason="one turn in one message [A20]",
                         target=target_of(part),
-                        to=target_of(goal),
+                        to=target_of(first[-1]),
                         required=True,
                     )
                 )

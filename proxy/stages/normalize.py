@@ -7,6 +7,7 @@ where a turn is needed gets one short constant text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct, structs
@@ -63,7 +64,7 @@ def propose(view: View, config: Config) -> Proposal:
         promises += _folds(view, gone)
         gone |= {edit.target for promise in promises for edit in promise.edits}
     if config.ends:
-        edits += _opening(view)
+        edits += _opening(view, gone)
         edits += _closing(view, gone)
     if view.facts.model.merge_same_role:
         edits += _merges(view, gone)
@@ -116,10 +117,6 @@ def _stays(message: Message) -> bool:
     return message.written and not vanishes
 
 
-def _first(messages: tuple[Message, ...]) -> int:
-    return next((at for at, message in enumerate(messages) if message.written), -1)
-
-
 def _last(messages: tuple[Message, ...]) -> int:
     return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].written), -1)
 
@@ -167,14 +164,15 @@ def _blank_block(raw: bytes) -> bool:
     return block.type == "text" and block.text is not None and not block.text.strip()
 
 
-def _opening(view: View) -> Iterator[Edit]:
-    """The first speaker is the user [A11]; a compaction block is the one exception [E10]."""
-    messages = view.conversation.messages
-    at = _first(messages)
-    opens = view.rules.opens_with_user or view.facts.model.merge_same_role  # [A420 A521]
-    if at < 0 or not opens or messages[at].role is not Role.ASSISTANT:
+def _opening(view: View, gone: set[Target]) -> Iterator[Edit]:
+    """The first speaker is the user [A11]; a compaction block is the one exception [E10]. `gone`: what leaves anyhow."""
+    if not (view.rules.opens_with_user or view.facts.model.merge_same_role):  # [A420 A521]
         return
-    first = messages[at].parts[0]
+    stays = (_left(message, gone) for message in view.conversation.messages if message.written)
+    leading = takewhile(lambda message: message.role is Role.ASSISTANT or not message.parts, stays)
+    first = next((part for message in leading for part in message.parts), None)
+    if first is None:
+        return
     if (isinstance(first, Opaque) and first.kind == "compaction") or view.region(first) is None:
         return
     yield InsertBefore(
@@ -268,9 +266,9 @@ def _folded(message: Message, before: Message | None, after: Message | None) -> 
     edits: list[Edit] = []
     anchor = message.parts[-1]
     if after is not None and after.role is Role.USER:
-        results = [part for part in after.parts if isinstance(part, ToolResult)]
-        goal, first = (results[-1], False) if results else (after.parts[0], True)
-        anchor = after.parts[0]
+        # Wherever the anchor is the goal is too; `balance` puts further results before what is folded in.
+        goal = anchor = after.parts[0]
+        first = not isinstance(goal, ToolResult)
     elif before is not None and before.role is Role.USER and before.parts:
         goal, first = before.parts[-1], False
     else:

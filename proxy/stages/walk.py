@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..branch import Promise
-from ..conversation import Part, Text, ToolCall
-from ..edits import Edit, Remove, target_of
+from ..conversation import Message, Part, Text, ToolCall
+from ..edits import Edit, Remove, Target, target_of
 from .view import View, weight
 
 NAME = "balance"
@@ -41,7 +41,7 @@ class Ids:
 
 
 class Walk(Struct):
-    """The walk's memory: calls ever made, ids answered, and the edits found."""
+    """The walk's memory: calls ever made, ids answered, the edits found, and what leaves by them."""
 
     view: View
     config: Config
@@ -52,15 +52,22 @@ class Walk(Struct):
     edits: list[Edit]
     promises: list[Promise]
     cut: list[Edit]
+    gone: set[Target]
 
 
 def drop(walk: Walk, part: Part, reason: str) -> bool:
     if walk.view.region(part) is None:
         return True
+    walk.gone.add(target_of(part))
     walk.edits.append(
         Remove(stage=NAME, reason=reason, target=target_of(part), required=True, tokens_before=weight(part))
     )
     return False
+
+
+def left(walk: Walk, message: Message) -> list[Part]:
+    """The parts of a message that stay: nothing can be put behind one that leaves."""
+    return [part for part in message.parts if target_of(part) not in walk.gone]
 
 
 def is_blank(part: Part) -> bool:

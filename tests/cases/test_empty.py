@@ -179,3 +179,19 @@ def test_the_last_turn_is_never_emptied_away(shape, rule, model, tmp_path):
             assert STALE in "".join(b.get("text", "") for b in blocks(out))
         request = turns(request, assistant("Understood."), user(text("<reminder>later</reminder>")))
     assert [divergence(*pair) for pair in zip(bodies, bodies[1:], strict=False)] == [None, None]
+
+
+LEADING = {
+    "a blank and a text": [assistant(text(""), text("Hello."))],
+    "a blank answer and an answer": [assistant(text("")), assistant("Hello.")],
+    "a blank and a call": [assistant(text("  "), call("A")), user(result("A"))],
+}
+
+
+@pytest.mark.parametrize("shape", LEADING)
+def test_a_history_that_opens_with_a_blank_answer(shape):
+    """The user's turn is put in front of what stays of the model's, not of what leaves."""
+    out = mended(body(*LEADING[shape], user("Go on.")))
+    first, second, *_ = out["messages"]
+    assert (first["role"], second["role"]) == ("user", "assistant")
+    assert text("") not in blocks(out)

@@ -243,3 +243,56 @@ def test_client_and_server_calls_side_by_side():
     assert complaint(request) is not None
     out = mended(request)
     assert [b["tool_use_id"] for b in blocks(out) if b["type"] == "tool_result"] == ["A", "B"]
+
+
+# -- beside what leaves ------------------------------------------------------------------------------------
+
+
+COPIES = {
+    "in one message": [assistant(call("A"), call("A"))],
+    "in two messages": [assistant(call("A")), assistant(call("A"))],
+    "with a server's result": [assistant(call("A")), assistant(found(1))],
+}
+
+
+@pytest.mark.parametrize("shape", COPIES)
+def test_a_placeholder_stands_behind_what_stays(shape):
+    """The history ends with calls and a copy that leaves: the placeholder goes behind the call, not behind the copy."""
+    out = mended(body(user("Check."), *COPIES[shape]))
+    lost = result("A", "No result: the tool call was interrupted before it returned.", is_error=True)
+    assert unmarked(out["messages"]) == [user("Check."), assistant(call("A")), user(lost)]
+
+
+def test_a_turn_is_joined_behind_what_stays():
+    """The first message of the turn ends with a copy that leaves: the others are joined to the call before it."""
+    request = body(
+        user("Check."),
+        assistant(call("A"), call("A")),
+        assistant(call("B")),
+        user(result("A"), result("B")),
+    )
+    assert unmarked(mended(request)["messages"]) == [
+        user("Check."),
+        assistant(call("A"), call("B")),
+        user(result("A"), result("B")),
+    ]
+
+
+BLANK_TURNS = [assistant(text("")), user(text(""))]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_placeholder_is_set_once_beside_blank_turns(first, rounds):
+    """Blank turns end where the turn before them ended: what is promised to its end is not set again at theirs."""
+    history = [user("Check."), assistant(call("A")), user(text("")), *BLANK_TURNS * first]
+    proxy = Proxy()
+    before = proxy.send(body(*history))
+    for _ in range(rounds):
+        history += BLANK_TURNS
+        made = proxy.send(body(*history, assistant(text("")), user("And?")))
+        assert complaint(made.body) is None
+        results = [block for block in blocks(sent(made)) if block["type"] == "tool_result"]
+        assert [block["tool_use_id"] for block in results] == ["A"]
+        if not first:
+            assert divergence(before.body, made.body) is None

@@ -309,3 +309,21 @@ def test_two_requests_on_their_way_and_both_refused():
     )
     assert [one.status for one in driver.sent] == [200, 400, 400, 400, 400]
     assert all(message["role"] != "system" for message in sent(driver))
+
+
+def test_a_fold_holds_where_the_results_it_stood_behind_are_gone():
+    """A system message was folded into a turn of words and results; a history that lost the results has the words."""
+    driver = told_again(
+        World(model="claude-opus-4-5"),
+        Step(answer=(3,)),
+        Step(layout="behind_text", reminder="system_before"),
+        Step(move="drop_result", pick=1),
+        appends=False,
+    )
+    said = sent(driver)
+    assert [message["role"] for message in said] == ["user", "assistant", "user", "assistant", "user"]
+    assert said[2]["content"][0]["content"] == MISSING
+    assert texts({"content": said[2]["content"][1:]}) == [
+        "<system-message>\nBefore.\n</system-message>",
+        "Check the pump.",
+    ]
