@@ -31,7 +31,17 @@ NEIGHBOURS = spelt(
         "messages": [said("user", "First."), said("user", "Second.")],
     }
 )
-CHAT = spelt({"model": "house-model", "messages": [{"role": "user", "content": "Say hi."}], "stream": True})
+CHAT = spelt(
+    {
+        "model": "house-model",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            said("user", "First."),
+            said("user", "Second."),
+        ],
+        "stream": True,
+    }
+)
 
 
 def sent(profile: str, path: str, body: bytes) -> bytes:
@@ -67,13 +77,10 @@ def test_nothing_is_done_that_the_profile_does_not_ask_for(profile: str, path: s
 
 
 @pytest.mark.parametrize("profile", [",profile=llama.cpp", "#llama.cpp", "#ollama", ",profile=glm"])
-def test_turns_alternate_where_the_engine_wants_them_to(profile: str) -> None:
-    """A521 A420: what its template or its API refuses is mended, and nothing else."""
-    merged = [
-        {"role": "user", "content": [{"type": "text", "text": "First."}, {"type": "text", "text": "Second."}]}
-    ]
-    assert json.loads(sent(profile, "/v1/messages", NEIGHBOURS)) == {
-        **json.loads(NEIGHBOURS),
-        "messages": merged,
-    }
-    assert sent(profile, "/v1/chat/completions", CHAT) == CHAT
+@pytest.mark.parametrize(("path", "body"), [("/v1/messages", NEIGHBOURS), ("/v1/chat/completions", CHAT)])
+def test_turns_alternate_where_the_engine_wants_them_to(profile: str, path: str, body: bytes) -> None:
+    """A521 A420: what its template or its API refuses is mended, in either format, and nothing else."""
+    asked = json.loads(body)
+    texts = [{"type": "text", "text": "First."}, {"type": "text", "text": "Second."}]
+    merged = [*asked["messages"][:-2], {"role": "user", "content": texts}]
+    assert json.loads(sent(profile, path, body)) == {**asked, "messages": merged}
