@@ -4,6 +4,8 @@ A custom tool is shown with one argument, `input`; those that run at the client 
 """
 
 from collections.abc import Iterator
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from ..reply import Ask
@@ -55,19 +57,13 @@ def _tool(tool: Json) -> Json | None:
 
 
 def _messages(items: list[Json]) -> Iterator[Json]:
-    """Neighbours of one side are one message: an answer is one, with all its calls."""
-    role, blocks = "", list[Json]()
-    for item in items:
-        side, block = _block(item)
-        if not side:
-            continue
-        if side != role or side == "user":
-            if blocks:
-                yield {"role": role, "content": blocks}
-            role, blocks = side, []
-        blocks += block
-    if blocks:
-        yield {"role": role, "content": blocks}
+    """An answer of several items is one message, with all its calls, and so are the results of a step."""
+    sided = [(side, blocks) for side, blocks in map(_block, items) if side]
+    for side, group in groupby(sided, key=itemgetter(0)):
+        said = [blocks for _, blocks in group]
+        if side in ("assistant", "results"):
+            said = [[*chain.from_iterable(said)]]
+        yield from ({"role": "user" if side == "results" else side, "content": blocks} for blocks in said)
 
 
 def _block(item: Json) -> tuple[str, list[Json]]:

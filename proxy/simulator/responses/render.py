@@ -99,9 +99,8 @@ def _item(item: Json, thought: str) -> Iterator[Loose]:
             yield Loose(f"<|{item['role']}|>{item.get('phase') or ''}\n".encode())
             yield from _content(item["content"])
         case "reasoning":
-            said = thought or "".join(part["text"] for part in item.get("content") or ())
-            if said:
-                yield Loose(f"<|thought|>{said}".encode())
+            if thought:
+                yield Loose(f"<|thought|>{thought}".encode())
         case "compaction":
             yield Loose(f"<|summary|>{thought}".encode())
         case "function_call" | "custom_tool_call":
