@@ -317,7 +317,7 @@ def test_failures_can_be_injected() -> None:
 def test_the_server_serves_it() -> None:
     """Streamed and whole, compressed bodies, refusals with their status."""
     zstd = pytest.importorskip("backports.zstd")
-    with Server(ResponsesProvider()) as server:  # type: ignore[arg-type]
+    with Server(ResponsesProvider()) as server:
         status, kind, whole = post(server, json.dumps(body(user())).encode())
         assert (status, kind, json.loads(whole)["status"]) == (200, "application/json", "completed")
         packed = zstd.compress(json.dumps(body(user(), stream=True)).encode())

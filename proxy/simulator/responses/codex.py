@@ -95,7 +95,8 @@ class Codex:
             **tools,
             "tool_choice": "auto",
             "parallel_tool_calls": not self.shape.in_code,
-            "reasoning": {"effort": self.shape.effort, "summary": "auto"},
+            "reasoning": {"effort": self.shape.effort}
+            | ({"context": "all_turns"} if self.shape.in_code else {}),
             "store": False,
             "include": ["reasoning.encrypted_content"],
             "prompt_cache_key": self.session,
@@ -106,7 +107,7 @@ class Codex:
     def take(self, output: list[Json]) -> bool:
         """Take an answer into the history and run its calls; whether there were any, so that the turn goes on."""
         calls = [item for item in output if item["type"] in _OUTPUTS]
-        new = [*output, *(self._ran(call) for call in calls)]
+        new = [*map(_respelt, output), *(self._ran(call) for call in calls)]
         self._items += self._keep(new)
         return bool(calls)
 
@@ -161,6 +162,7 @@ class Codex:
             ("turn_id", self._turn),
             ("root_turn_id", self._turn),
             ("x-codex-window-id", f"{self.session}:0"),
+            ("x-codex-installation-id", str(uuid.UUID(int=self.shape.seed, version=4))),
             ("x-codex-turn-metadata", orjson.dumps(turn).decode()),
         ]
         self._random.shuffle(pairs)
@@ -171,6 +173,25 @@ class Codex:
 
     def _id(self, prefix: str) -> str:
         return f"{prefix}_{self._uuid()}"
+
+
+_MEMBERS = ("type", "status", "id", "name", "arguments", "call_id")
+"""The order in which the client has the members of a call."""
+
+
+def _respelt(item: Json) -> Json:
+    """An item of the model's as the client sends it back: its own order of members, and all of reasoning's."""
+    if item["type"] == "reasoning":
+        return {
+            "type": "reasoning",
+            "id": item["id"],
+            "summary": item["summary"],
+            "content": None,
+            "encrypted_content": item["encrypted_content"],
+        }
+    if item["type"] == "function_call":
+        return {name: item[name] for name in _MEMBERS}
+    return item
 
 
 def explorer(files: list[str], turns: int = 12, closing: str = "Done.") -> Agent:
