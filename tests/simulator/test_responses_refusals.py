@@ -297,6 +297,16 @@ def test_tools(given: Json, message: str, param: str, code: str) -> None:
     assert Service().error(body(user(), tools=[given])) == (400, error(message, param, code))
 
 
+def test_schemas_of_answers() -> None:
+    """Types are what types can be, at any depth."""
+    for schema in ({"type": []}, {"properties": {"a": {"items": {"type": 7}}}}):
+        sent = body(user(), text={"format": {"type": "json_schema", "name": "t", "schema": schema}})
+        assert Service().error(sent)[1]["code"] == "invalid_json_schema"
+    schema = {"type": ["object", "null"], "properties": {"a": {"type": "array", "items": {"type": "string"}}}}
+    sent = body(user(), text={"format": {"type": "json_schema", "name": "t", "schema": schema}})
+    assert Service().taken(sent)["output"][-1]["content"][0]["text"] == '{"a":["text"]}'
+
+
 def test_what_a_tool_may_leave_out() -> None:
     """Parameters of a function, all but the name of a custom one; a choice of tools may be of any kind."""
     tools = [{"type": "function", "name": "a", "strict": True}, {"type": "custom", "name": "b"}]

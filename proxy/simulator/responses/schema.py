@@ -1,6 +1,9 @@
 """The form of a request: its parameters and what models make of them [A106 A210 A211 A214 B104]."""
 
+from collections.abc import Iterator
 from typing import Any
+
+import orjson
 
 from ..chat.flavours import version
 from ..chat.refusal import refuse
@@ -83,11 +86,36 @@ _REASONING: Members = {
     "context": may(one_of("auto", "current_turn", "all_turns")),
     "mode": may(text),
 }
+
+
+def _schema(value: Any, where: str, context: Context) -> None:
+    """A JSON schema, as far as types go."""
+    mapping(value, where, context)
+    for inner in (value, *_inside(value)):
+        kind = inner.get("type") if isinstance(inner, dict) else None
+        if kind is not None and not (isinstance(kind, str) or (isinstance(kind, list) and kind)):
+            refuse(
+                f"Invalid schema for response_format: {orjson.dumps(kind).decode()} is not valid under any of "
+                "the given schemas.",
+                where,
+                "invalid_json_schema",
+            )
+
+
+def _inside(schema: Json) -> Iterator[Any]:
+    """The schemas inside a schema."""
+    properties = schema.get("properties")
+    for inner in (*(properties.values() if isinstance(properties, dict) else ()), schema.get("items")):
+        if isinstance(inner, dict):
+            yield inner
+            yield from _inside(inner)
+
+
 _FORMAT = form(
     {
         "type": needs(one_of("text", "json_object", "json_schema")),
         "name": may(_name),
-        "schema": may(mapping),
+        "schema": may(_schema),
         "strict": may(boolean),
         "description": may(text),
     }
@@ -208,6 +236,7 @@ def _choice(body: Json) -> None:
     names = {tool.get("name") for tool in flat(body.get("tools") or []) if tool["type"] == choice["type"]}
     if choice.get("name") is None:
         missing("tool_choice.name")
+    text(choice["name"], "tool_choice.name", context)
     if choice["name"] not in names:
         refuse(f"Tool choice '{choice['type']}' not found in 'tools' parameter.", "tool_choice")
 
