@@ -77,6 +77,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     duration_s  from the request's arrival to its end
     failed_open  which work of ours failed and was gone past, `fault` the kind of the fault and the place in our code
     withheld     why the provider did not show the model reasoning that was sent, in its words [A45 A206]
+    usage_asked  a stream was asked for its usage on the client's behalf
     would_repair  the provider refused the structure of what was only observed, and an edit would have mended it
     """
 
@@ -92,6 +93,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     refusal: str | None = None
     retried: bool = False
     fallback: bool = False
+    usage_asked: bool = False
     would_repair: bool = False
     failed_open: str | None = None
     fault: str | None = None

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "jsonarray", "shipped", "images"},
     {"conversation", "rules", "runs"},
-    {"identity", "edits", "usage", "answer", "models", "tokens", "agents", "wellformed"},
+    {"identity", "edits", "usage", "streamusage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "branch", "recall", "economics"},
     {"stages", "dialects"},
     {"policy", "passage", "replay"},

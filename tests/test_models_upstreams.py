@@ -88,7 +88,7 @@ def test_who_may_be_given_what(models: Models) -> None:
         ("moonshot", "kimi-k3", "openai_chat"): (False, "none", True, True),
         ("glm", "glm-5.3", "openai_chat"): (False, "none", False, False),
         ("mistral", "mistral-large-3", "openai_chat"): (False, "none", True, False),
-        ("llama.cpp", "claude-opus-5-5", "anthropic"): (False, "none", False, True),
+        ("llama.cpp", "claude-opus-5-5", "anthropic"): (False, "none", False, False),
         ("vllm", "gpt-6-sol", "openai_chat"): (False, "none", False, True),
     }  # fmt: skip
 

@@ -145,7 +145,13 @@ class Conversations:
             memo=_Memo(rewrite=made, ticket=ticket, facts=facts, expected=foreseen),
             fault=LawError(made.broken) if made.broken else None,
             would_repair=self._observes and any(edit.required for edit in made.edits),
+            ask_usage=self._may_ask(dialect, made, facts),
         )
+
+    def _may_ask(self, dialect: Dialect, made: Rewrite, facts: Facts) -> bool:
+        """Whether a stream may be asked for its usage: not where nothing at all is to be changed."""
+        idle = self._observes or made.policy.idle
+        return dialect.name == "openai_chat" and facts.model.include_usage and not idle
 
     def _reported(self, made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> TurnReport:
         report = _report(made, facts, foreseen, turn=turn)

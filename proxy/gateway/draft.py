@@ -31,6 +31,7 @@ class Draft:
         self.refusal: str | None = None
         self.retried = False
         self.fallback = False
+        self.usage_asked = False
         self.would_repair = False
         self.failed_open: str | None = None
         self.fault: str | None = None
@@ -106,6 +107,7 @@ class Draft:
             refusal=self.refusal,
             retried=self.retried,
             fallback=self.fallback,
+            usage_asked=self.usage_asked,
             would_repair=self.would_repair,
             failed_open=self.failed_open,
             fault=self.fault,

@@ -46,7 +46,7 @@ class Prepared(Struct, frozen=True):
     request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the rewriter's
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
     not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
-    that a provider's rules require was not made.
+    that a provider's rules require was not made. `ask_usage`: usage may be asked for on the client's behalf.
     """
 
     body: bytes
@@ -57,6 +57,7 @@ class Prepared(Struct, frozen=True):
     memo: object = None
     fault: Exception | None = None
     would_repair: bool = False
+    ask_usage: bool = False
 
 
 class Outcome(Struct, frozen=True):

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from aiohttp import web
 
-from ..errors import BodyEncodingError, BodyError, BodyTooLarge, StetError, UpstreamError
+from ..errors import BodyError, BodyTooLarge, StetError, UpstreamError
+from .asking import Asking, plain, uncompressed
 from .bodies import Body, open_body, read_body
 from .draft import Draft
-from .encoding import opened
-from .exchange import Incoming, Prepared, RawHeaders
+from .exchange import Incoming, Prepared
 from .guard import rejection
 from .headers import for_upstream, value_of, without
 from .journal import Journal
@@ -46,6 +46,7 @@ class Handler:
         self._upstreams = upstreams
         self._journal = journal
         self._clock = clock
+        self._asking = Asking()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
@@ -156,9 +157,8 @@ class Handler:
         self, request: web.Request, to: Route, body: Body, prepared: Prepared, draft: Draft
     ) -> web.StreamResponse:
         """Send what was prepared and hand the answer on."""
-        call = _call(request, to, body, prepared.body if prepared.changed else body.plain)
         try:
-            reply, draft.retried = await self._upstreams.send(call)
+            reply = await self._send(request, to, body, prepared, draft)
         except UpstreamError as fault:
             return self._unreachable(draft, fault)
         try:
@@ -167,10 +167,27 @@ class Handler:
                 reply = await self._second_chance(reply, other, draft)
             elif reply.status == 400 and prepared.would_repair:
                 draft.would_repair = await self._structural(reply, draft)
+            draft.usage_asked = reply.asked
             tap = tap_for(reply, to.dialect, self._journal) if to.dialect else None
             return await relay(request, reply, tap, draft)
         finally:
             reply.close()
+
+    async def _send(
+        self, request: web.Request, to: Route, body: Body, prepared: Prepared, draft: Draft
+    ) -> Reply:
+        """Send what was prepared: asking for usage where that may be, and without where it is not taken."""
+        sent = prepared.body if prepared.changed else body.plain
+        upstream = to.upstream.name
+        asked = self._asking.body(sent, upstream) if prepared.ask_usage and sent is not None else None
+        if asked is not None:
+            reply, draft.retried = await self._upstreams.send(_call(request, to, body, asked, asked=True))
+            if not await self._asking.refused(reply, upstream):
+                return reply
+            reply.close()
+        reply, again = await self._upstreams.send(_call(request, to, body, sent))
+        draft.retried = again or asked is not None
+        return reply
 
     async def _second_chance(self, reply: Reply, other: Call, draft: Draft) -> Reply:
         """Send the fallback, once, where the refusal speaks of structure; return the answer the client gets.
@@ -195,7 +212,7 @@ class Handler:
     async def _structural(self, reply: Reply, draft: Draft) -> bool:
         """Whether a refusal speaks of the request's structure; the client reads it all the same."""
         seen = await reply.peek(LONGEST_REFUSAL)
-        draft.refusal = structural_class(reply.status, _plain_refusal(seen, reply.headers))
+        draft.refusal = structural_class(reply.status, plain(seen, reply.headers))
         return draft.refusal is not None
 
     def _unreachable(self, draft: Draft, fault: UpstreamError) -> web.Response:
@@ -224,29 +241,27 @@ def _hello(upstreams: Iterable[str]) -> str:
     return f"this is a proxy for LLM providers: point an agent's base URL here (with {named} in front to name one)"
 
 
-def _call(request: web.Request, to: Route, body: Body, sent: bytes | None) -> Call:
-    """The request that goes out: the client's own bytes and headers, unless `sent` is another body."""
+def _call(request: web.Request, to: Route, body: Body, sent: bytes | None, *, asked: bool = False) -> Call:
+    """The request that goes out: the client's own bytes and headers, unless `sent` is another body.
+
+    `asked`: it asks for usage on the client's behalf, so that the answer must be one we can read.
+    """
     own = sent is None or sent is body.plain
     wire = body.wire if own else sent
     assert wire is not None
     headers = for_upstream(request.raw_headers, to.upstream.host, len(wire))
+    if not own:
+        headers = without(headers, "content-encoding")
     return Call(
         upstream=to.upstream,
         method=request.method,
         url=to.url,
-        headers=headers if own else without(headers, "content-encoding"),
+        headers=uncompressed(headers) if asked else headers,
         body=wire,
+        asked=asked,
     )
 
 
 async def _uploaded(request: web.Request) -> AsyncIterator[bytes]:
     async for chunk in request.content.iter_any():
         yield chunk
-
-
-def _plain_refusal(body: bytes, headers: RawHeaders) -> bytes:
-    encoding = value_of(headers, "content-encoding")
-    try:
-        return opened(body, encoding, 4 * LONGEST_REFUSAL) if encoding else body
-    except (BodyEncodingError, BodyTooLarge):
-        return b""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Collection
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from ..errors import UpstreamError
+from ..errors import BodyError, UpstreamError
+from .asking import taking
 from .draft import Draft
 from .headers import end_to_end, value_of
 from .journal import Journal
@@ -23,12 +25,11 @@ _LIBRARY_HEADERS = (hdrs.DATE, hdrs.SERVER, hdrs.CONTENT_TYPE)
 
 
 class Relayed(web.StreamResponse):
-    """An answer of the provider's. `exact_headers` takes out again what the library adds."""
+    """An answer of the provider's, less `dropped` headers. `exact_headers` takes out again what the library adds."""
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(
-            status=reply.status, reason=reply.reason, headers=CIMultiDict(end_to_end(reply.headers))
-        )
+    def __init__(self, reply: Reply, dropped: Collection[str] = ()) -> None:
+        kept = (pair for pair in end_to_end(reply.headers) if pair[0].lower() not in dropped)
+        super().__init__(status=reply.status, reason=reply.reason, headers=CIMultiDict(kept))
         self.added = tuple(name for name in _LIBRARY_HEADERS if name not in self.headers)
 
 
@@ -56,24 +57,27 @@ def tap_for(reply: Reply, dialect: str, journal: Journal) -> Tap:
 async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draft) -> web.StreamResponse:
     """Hand the answer on, chunk by chunk, and note in the draft how it went.
 
-    A client that is gone raises ConnectionResetError here, or cancels the task that runs this.
+    What `asking` put the question for is taken out on the way; the tap reads it all the same. A client that is gone raises ConnectionResetError here, or cancels the task that runs this.
     """
     draft.status = reply.status
-    response = Relayed(reply)
+    take = taking(reply)
+    response = Relayed(reply, take.dropped if take else ())
     whole = False
     draft.begun = True
     try:
         await response.prepare(request)
         async for chunk in reply.chunks():
-            await response.write(chunk)
-            draft.first_byte()
-            draft.response_bytes += len(chunk)
+            await _hand_on(response, take.feed(chunk) if take else chunk, draft)
             if tap is not None:
                 tap.feed(chunk)
+        if take is not None:
+            await _hand_on(response, take.finish(), draft)
         whole = True
-    except UpstreamError as fault:
-        draft.error_type = fault.reason
+    except (UpstreamError, BodyError) as fault:
+        draft.error_type = fault.reason if isinstance(fault, UpstreamError) else "encoding"
         draft.end("truncated")
+        if take is not None:
+            await _hand_on(response, take.release(), draft)
         _break_off(request, response)
     finally:
         if tap is not None:
@@ -84,6 +88,13 @@ async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draf
     if whole:
         await response.write_eof()
     return response
+
+
+async def _hand_on(response: Relayed, data: bytes, draft: Draft) -> None:
+    if data:
+        await response.write(data)
+        draft.first_byte()
+        draft.response_bytes += len(data)
 
 
 def _break_off(request: web.Request, response: web.StreamResponse) -> None:

@@ -38,13 +38,17 @@ Body: TypeAlias = bytes | AsyncIterator[bytes] | None
 
 
 class Call(Struct, frozen=True):
-    """One request to an upstream. A body that is an iterator streams through and cannot be sent twice."""
+    """One request to an upstream. A body that is an iterator streams through and cannot be sent twice.
+
+    `asked`: it asks for usage that the client did not ask for.
+    """
 
     upstream: Upstream
     method: str
     url: str
     headers: Pairs
     body: Body
+    asked: bool = False
 
 
 class Reply:
@@ -58,6 +62,7 @@ class Reply:
         self.status = response.status
         self.reason = response.reason or ""
         self.headers: RawHeaders = response.raw_headers
+        self.asked = call.asked
 
     async def peek(self, limit: int) -> bytes:
         """Read and keep up to about `limit` bytes of the body, for a look before anything goes to the client."""
