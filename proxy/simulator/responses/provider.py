@@ -91,7 +91,7 @@ class ResponsesProvider:
         """Answer a POST without its cache entries being visible yet."""
         pairs = headers_list(headers)
         shown = tuple((name, safe(name, value)) for name, value in pairs)
-        record = Exchange(path=path, headers=shown, body=body, started=now, status=0)
+        record = Exchange(path=path.partition("?")[0], headers=shown, body=body, started=now, status=0)
         try:
             answer = self._injected(record) or self._respond(pairs, body, record)
         except Refusal as refusal:
