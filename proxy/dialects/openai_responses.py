@@ -99,6 +99,7 @@ class OpenAIResponses:
     """The dialect. It has no state."""
 
     name = "openai_responses"
+    turns = ""  # what stands in front may be the system prompt
     rules = RULES
 
     def open(self, body: bytes) -> ResponsesOpened:

@@ -249,7 +249,7 @@ def listed_item(raw: Raw | bytes) -> Raw | bytes:
 
 def without_ids(messages: Sequence[Message]) -> Iterator[list[Raw | bytes]]:
     """The items of each message as they leave. Behind reasoning that was taken away, the model's items of that turn
-    go without their ids, for by these they ask for it [A202]."""
+    go without their ids, for by these they ask for it [A202]; other reasoning has followers of its own."""
     bereft = False
     for message in messages:
         if not message.written:
@@ -257,7 +257,7 @@ def without_ids(messages: Sequence[Message]) -> Iterator[list[Raw | bytes]]:
             yield []
             continue
         listed: list[Raw | bytes] = [message.raw] if message.raw is not None else written(message)
-        bereft = bereft and message.role is Role.ASSISTANT
+        bereft = bereft and message.role is Role.ASSISTANT and not _was_reasoning(message)
         yield [_without_id(raw) for raw in listed] if bereft else listed
 
 

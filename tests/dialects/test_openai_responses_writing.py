@@ -387,6 +387,13 @@ def test_reasoning_is_taken_out_with_the_ids_that_ask_for_it() -> None:
         output("a", id="fco_1"),
         call("b", id="fc_2"),
     ]
+    conversation = read(body(USER, thought("rs_1"), thought("rs_2"), call("a", id="fc_1")))
+    first = target_of(conversation.messages[1].parts[0])
+    assert sent(edited(conversation, Remove(target=first, **WHY))) == [
+        USER,
+        thought("rs_2"),
+        call("a", id="fc_1"),
+    ]
     without = body(USER, call("a", id="fc_1"), output("a"))
     assert RESPONSES.without_reasoning(without) is without
 
