@@ -11,7 +11,7 @@ import pytest
 
 from msgspec import structs
 
-from proxy.demo import demonstrate, faults, plan, run_demo
+from proxy.demo import demonstrate, faults, plan, run_demo, short
 from proxy.demo.client import CodingAgent, headers
 from proxy.demo.figures import Edited, Figures, Played, figures
 from proxy.demo.playing import play
@@ -22,9 +22,16 @@ from proxy.demo.table import Progress, report
 from proxy.demo.wire import Answered, Wire, assembled
 from proxy.errors import StetError
 from proxy.policy import load_policy
-from proxy.simulator import Call, Clock, Exchange, Provider, Reply, Say, Settings, Think, Usage
+from proxy.simulator import Call, Clock, Exchange, Provider, Reply, Say, Server, Settings, Think, Usage
+from proxy.simulator.chat import ChatProvider
+from proxy.simulator.gemini import GeminiProvider
+from proxy.simulator.responses import ResponsesProvider
+from proxy.simulator.responses.codex import explorer
 from proxy.sse import SseParser
 from proxy.stages import stale
+
+PLAYED = {one.name: 40 for one in SESSIONS} | {one.name: 18 for one in short.short_sessions()}
+"""Turns of each session, by name."""
 
 KEYS = [
     "name",
@@ -51,7 +58,7 @@ def shown() -> Json:
     """What `stet demo --json` prints."""
     done = stet_demo("--json")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [f"{session.name}: 40 turns played" for session in SESSIONS]
+    assert done.stderr.splitlines() == [f"{name}: {turns} turns played" for name, turns in PLAYED.items()]
     return json.loads(done.stdout)
 
 
@@ -69,18 +76,31 @@ def edits(shown: Json) -> dict[str, Json]:
 
 def test_every_session_has_a_line_for_each_path(shown: Json) -> None:
     """The JSON names the same ten figures for each session, first directly, then through stet."""
-    assert [list(line) for line in shown["sessions"]] == [KEYS] * 10
+    assert [list(line) for line in shown["sessions"]] == [KEYS] * 2 * len(PLAYED)
     assert [(line["name"], line["path"]) for line in shown["sessions"]] == [
-        (session.name, path) for session in SESSIONS for path in ("direct", "stet")
+        (name, path) for name in PLAYED for path in ("direct", "stet")
     ]
-    assert {line["turns"] for line in shown["sessions"]} == {40}
+    assert [line["turns"] for line in shown["sessions"][::2]] == [*PLAYED.values()]
     assert shown["policy"] == "default"
 
 
 def test_nothing_is_refused_through_stet(lines: dict[tuple[str, str], Json], edits: dict[str, Json]) -> None:
-    """All five clients reach the end of their session, and the proxy never had to stand aside."""
-    assert [lines[session.name, "stet"]["refused"] for session in SESSIONS] == [0] * 5
-    assert [edits[session.name]["failed_open"] for session in SESSIONS] == [0] * 5
+    """All clients reach the end of their session, and the proxy never had to stand aside."""
+    assert {name: lines[name, "stet"]["refused"] for name in PLAYED} == dict.fromkeys(PLAYED, 0)
+    assert {name: edits[name]["failed_open"] for name in PLAYED} == dict.fromkeys(PLAYED, 0)
+
+
+@pytest.mark.parametrize("session", short.short_sessions(), ids=lambda one: one.name)
+def test_every_format_gains(session: short.Short, lines: dict[tuple[str, str], Json]) -> None:
+    """A clean client pays no more through stet; a careless one reads its cache again and is not stuck."""
+    direct, through = lines[session.name, "direct"], lines[session.name, "stet"]
+    assert through["cached_share"] > 0.85
+    if session.careless:
+        assert direct["cached_share"] < 0.05
+        assert (direct["refused"], direct["stuck_at"]) == (6, 13)
+    else:
+        assert through["cost"] <= 1.02 * direct["cost"]
+        assert (direct["refused"], direct["breaks"], through["breaks"]) == (0, 0, 0)
 
 
 def test_what_goes_well_directly_goes_no_worse(lines: dict[tuple[str, str], Json]) -> None:
@@ -178,6 +198,7 @@ def test_a_proxy_that_fails_open_fails_the_demo(
 
     monkeypatch.setattr(stale, "propose", fail)
     monkeypatch.setattr("proxy.demo.SESSIONS", (CLEAN,))
+    monkeypatch.setattr("proxy.demo.short_sessions", lambda: ())
     assert run_demo("default", as_json=as_json) == 1
     out = capsys.readouterr().out
     assert "what the person wrote" not in out
@@ -219,6 +240,30 @@ def test_each_fault_alone_is_refused(step: int) -> None:
 
     assert status(answer, results) == 200
     assert status(*faults.broken(step, answer, results)) == 400
+
+
+@pytest.mark.parametrize("session", short.SHORT, ids=lambda one: one.name)
+def test_other_formats_directly(session: short.Short) -> None:
+    """Their providers take the clean client's whole session, and the careless one's to where it loses results."""
+    files = ["/srv/billing/a.py"]
+    services: dict[str, Any] = {
+        "openai_chat": ChatProvider(script=plan.model),
+        "openai_responses": ResponsesProvider(script=explorer(files, turns=8)),
+        "gemini": GeminiProvider(script=plan.model),
+    }
+    service = services[session.dialect]
+    with Server(service, clock=Clock(BEGINS, frozen=True)) as server:
+        agent = short.agent_of(session, HOST, server.port, "key", server.clock)
+        statuses = [agent.turn().status for _ in range(short.TURNS)]
+        agent.wire.close()
+    assert statuses == ([200] * 12 + [400] * 6 if session.careless else [200] * 18)
+    refusals = {one.error for one in service.log if one.error}
+    wordings = {
+        "openai_chat": "An assistant message with 'tool_calls' must be followed by tool messages",
+        "openai_responses": "No tool output found for custom tool call",
+        "gemini": "Please ensure that",
+    }
+    assert [one.startswith(wordings[session.dialect]) for one in refusals] == [True] * session.careless
 
 
 def test_a_careful_step_is_left_alone() -> None:
@@ -352,6 +397,8 @@ def test_the_report_fits_a_terminal_and_hides_nothing(columns: int) -> None:
         line("clean client", "stet", cost=103.0),
         line("broken history", "direct", refused=28),
         line("broken history", "stet"),
+        line(short.SHORT[0].name, "direct"),
+        line(short.SHORT[0].name, "stet"),
     ]
     stages = dict.fromkeys(
         ("encoding", "normalize", "balance", "reasoning", "relocate", "stale", "breakpoints"), 40
@@ -361,6 +408,10 @@ def test_the_report_fits_a_terminal_and_hides_nothing(columns: int) -> None:
     assert max(map(len, text.splitlines())) <= min(columns, 100)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
     assert "2,345,678" in text
+    assert text.index("The same in other formats") < text.index(short.SHORT[0].name)
+    alone = report("default", sessions[:4], did, columns)
+    assert "other formats" not in alone
+    assert text.startswith("A scripted coding agent, 40 turns, as 2 clients")
     assert "stuck at 13" in text
     assert "careful" not in text
     lost = [*did, structs.replace(edit("prefix-checked model"), thinking=13, batches=1)]
@@ -384,7 +435,8 @@ def test_progress_moves_only_on_a_terminal() -> None:
         progress = Progress(out)
         for turn in (1, 39, 40):
             progress.turn("clean client", turn)
+        progress.turn("short", 18, 18)
         progress.done()
-    assert log.getvalue() == "clean client: 40 turns played\n"
+    assert log.getvalue() == "clean client: 40 turns played\nshort: 18 turns played\n"
     assert screen.getvalue().count("\n") == 0
-    assert screen.getvalue().endswith("40/40 turns\r\033[K")
+    assert screen.getvalue().endswith("18/18 turns\r\033[K")

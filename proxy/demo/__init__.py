@@ -2,6 +2,7 @@
 
     plan, project   what the person asks, what the model does, what the tools return: one play of forty answers
     sessions        five clients, each with one habit that real clients have
+    short           two clients of each other format, for fewer turns
     client, faults  the client: a history, kept and sent; wire: its connection
     running         provider and proxy on free ports, by one clock that is moved by hand
     playing         a session, turn by turn, directly and through the proxy at the same time
@@ -27,6 +28,8 @@ from .plan import TURNS
 from .playing import play
 from .running import HOST, Running
 from .sessions import CLEAN, SESSIONS
+from .short import TURNS as SHORT_TURNS
+from .short import short_sessions
 from .table import Progress, report
 
 _UNFOLDED = 100
@@ -67,12 +70,14 @@ def demonstrate(policy: str, progress: Progress) -> Demonstration:
     try:
         with Running(policies) as running:
             play(running, CLEAN, WARMING, after_turn=lambda _: None)
-            for session in SESSIONS:
+            lengths = dict.fromkeys(SESSIONS, TURNS) | dict.fromkeys(short_sessions(), SHORT_TURNS)
+            for session, turns in lengths.items():
                 began = running.next_evening()
-                direct, through = play(running, session, after_turn=partial(progress.turn, session.name))
+                told = partial(progress.turn, session.name, turns=turns)
+                direct, through = play(running, session, turns, after_turn=told)
                 lines.append(figures(session.name, "direct", direct, direct))
                 lines.append(figures(session.name, "stet", through, direct))
-                edits.append(edited(session.name, through, running.turns(began, TURNS)))
+                edits.append(edited(session.name, through, running.turns(began, turns)))
     except (OSError, HTTPException) as fault:
         raise StetError(
             f"provider or proxy cannot be reached: {str(fault) or type(fault).__name__}",

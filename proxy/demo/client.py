@@ -32,7 +32,7 @@ class CodingAgent:
 
     def __init__(self, session: Disposition, wire: Wire, clock: Clock) -> None:
         self._session = session
-        self._wire = wire
+        self.wire = wire
         self._clock = clock
         self._tools = tools()
         self._system = system_prompt()
@@ -44,7 +44,7 @@ class CodingAgent:
 
     def turn(self) -> Answered:
         """Send the next request, and take in how it is answered."""
-        answered = self._wire.post(self.body())
+        answered = self.wire.post(self.body())
         self.pause = SECONDS_A_TURN
         if answered.content is not None:
             self._go_on(answered.content)

@@ -20,6 +20,8 @@ Path: TypeAlias = Literal["direct", "stet"]
 LIFETIME = 300.0
 """Seconds a cache entry lives [B10]: all marks in this demo ask for the short lifetime."""
 
+_SIGNED = frozenset(["signature", "encrypted_content", "thoughtSignature"])
+
 SLACK = 16
 """Tokens that may be missing from a read before it counts as a break."""
 
@@ -129,10 +131,15 @@ def edited(name: str, played: Played, turns: Sequence[Turn]) -> Edited:
         batches=sum(after > before for before, after in pairwise(cleared)),
         held=sum(bool(report.held) for report in reports),
         thinking=played.thinking,
-        thinking_given=sum(answer.content is not None for answer in played.answers[:-1]),
+        thinking_given=sum(map(_signed, played.answers[:-1])),
         failed_open=len(faults),
         faults=list(dict.fromkeys(faults)),
     )
+
+
+def _signed(answer: Answered) -> int:
+    """How many blocks of reasoning an answer has, or signatures where they stand on other parts."""
+    return sum(not _SIGNED.isdisjoint(block) for block in answer.content or ())
 
 
 def _fault(turn: Turn) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import TextIO
 
+from . import short
 from .figures import Edited, Figures
 from .plan import TURNS
 
@@ -18,12 +19,12 @@ class Progress:
         self._out = out
         self._live = out.isatty() and os.environ.get("TERM") != "dumb"
 
-    def turn(self, session: str, turn: int) -> None:
-        """Say that so many turns are over."""
+    def turn(self, session: str, turn: int, turns: int = TURNS) -> None:
+        """Say that so many turns of `turns` are over."""
         if self._live:
-            self._write(f"\r\033[K  {session}: {turn}/{TURNS} turns")
-        elif turn == TURNS:
-            self._write(f"{session}: {TURNS} turns played\n")
+            self._write(f"\r\033[K  {session}: {turn}/{turns} turns")
+        elif turn == turns:
+            self._write(f"{session}: {turns} turns played\n")
 
     def done(self) -> None:
         """Clear the line."""
@@ -47,7 +48,7 @@ _TIED = "\N{NO-BREAK SPACE}"
 
 _NOTE = (
     "prompt (tokens), cached, refused: what the provider counted. cost: of all prompts, in base input tokens (a cache "
-    "write 1.25, a read 0.1; 0.05 on the prefix-checked model). breaks: turns that read less from the cache than it "
+    "write 1.25, a read 0.1; 0.05 on the newest models; Gemini's writes are free). breaks: turns that read less from the cache than it "
     "held. added: how much longer the client waited for the first byte through stet, median."
 )
 _DID_NOTE = (
@@ -59,14 +60,28 @@ _THINKING_NOTE = (
     "the cache was cold anyway: that model takes thinking back only behind what it was made from. The policy careful "
     "clears nothing and keeps all."
 )
+_SHORT_TITLE = (
+    "The same in other formats, {turns} turns each. The careless clients have the time of day in front of the "
+    "conversation, and lose the results of what the person stops."
+)
 _DEARER = 0.02
 
 
 def report(policy: str, sessions: Sequence[Figures], edits: Sequence[Edited], columns: int = _WIDE) -> str:
     """The tables and the closing words; no line is longer than `columns`, where these are 80 or more."""
     wide = min(columns, _WIDE)
-    title = f"A scripted coding agent, {TURNS} turns, as {len(edits)} clients: directly, and through stet ({policy})"
-    lines = [*wrap(title, wide), "", *_figures(sessions, narrow=columns < _WIDE), "", *wrap(_NOTE, wide), ""]
+    names = {one.name for one in short.SHORT}
+    long = [one for one in sessions if one.name not in names]
+    others = [one for one in sessions if one.name in names]
+    clients = len(long) // 2
+    title = (
+        f"A scripted coding agent, {TURNS} turns, as {clients} clients: directly, and through stet ({policy})"
+    )
+    lines = [*wrap(title, wide), "", *_figures(long, sessions, narrow=columns < _WIDE), ""]
+    if others:
+        lines += wrap(_SHORT_TITLE.format(turns=short.TURNS), wide)
+        lines += ["", *_figures(others, sessions, narrow=columns < _WIDE), ""]
+    lines += [*wrap(_NOTE, wide), ""]
     did = [row for one in edits for row in _did(one, _STAGES[columns < _WIDE])]
     lines += [*_aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, wide)]
     lost = ", ".join(one.name for one in edits if one.thinking < one.thinking_given and one.batches)
@@ -84,17 +99,19 @@ def _failures(edits: Sequence[Edited], columns: int) -> list[str]:
     return [part for line in (said, *faults) for part in wrap(line, columns, subsequent_indent="    ")] + [""]
 
 
-def _figures(sessions: Sequence[Figures], *, narrow: bool) -> list[str]:
-    if not narrow:
-        names = [line.name if line.path == "direct" else "" for line in sessions]
-        return _aligned(
-            [_HEAD, *((name, *_row(line)) for name, line in zip(names, sessions, strict=True))], left=2
-        )
-    rows = _aligned([_HEAD[1:], *map(_row, sessions)], left=1)
-    lines = [f"  {row}" for row in rows[:2]]
-    for line, row in zip(sessions, rows[2:], strict=True):
-        lines += [line.name] * (line.path == "direct") + [f"  {row}"]
+def _figures(shown: Sequence[Figures], every: Sequence[Figures], *, narrow: bool) -> list[str]:
+    """The table of some sessions, with columns as wide as the table of all would have them."""
+    rows = _aligned([_HEAD, *map(_named, every)], left=2)
+    narrowed = [f"  {row}" for row in _aligned([_HEAD[1:], *map(_row, every)], left=1)]
+    lines = (narrowed if narrow else rows)[:2]
+    for line, row in zip(every, (narrowed if narrow else rows)[2:], strict=True):
+        if line in shown:
+            lines += [line.name] * (narrow and line.path == "direct") + [row]
     return lines
+
+
+def _named(line: Figures) -> tuple[str, ...]:
+    return (line.name if line.path == "direct" else "", *_row(line))
 
 
 def _row(line: Figures) -> tuple[str, ...]:
@@ -113,7 +130,7 @@ def _row(line: Figures) -> tuple[str, ...]:
 def _did(one: Edited, width: int) -> list[tuple[str, ...]]:
     stages = ", ".join(f"{stage}{_TIED}{turns}" for stage, turns in one.stages.items()) or "none"
     first, *more = (line.replace(_TIED, " ") for line in wrap(stages, width))
-    thinking = f"{one.thinking}/{one.thinking_given}"
+    thinking = f"{one.thinking}/{one.thinking_given}" if one.thinking_given else ""
     return [
         (one.name, first, f"{one.left_out:,}", f"{one.held}", thinking),
         *(("", line, "", "", "") for line in more),
