@@ -1,4 +1,4 @@
-"""The command line: `stet serve`, `demo`, `explain`, `check`, `schema`, `rewrite`.
+"""The command line: `stet serve`, `run`, `doctor`, `demo`, `explain`, `check`, `schema`, `rewrite`.
 
 Every command returns an exit code: 0 done, 1 the input is wrong (one clear line on standard error), 2 the command
 line is.
@@ -25,6 +25,7 @@ from .agents import Agents
 from .dialects import DIALECTS
 from .errors import SettingsError, StetError
 from .explain import explain, text
+from .launch.arguments import add_doctor, add_run
 from .ledger import Ledger
 from .models import Models
 from .outline import outline
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"stet {version('stet-proxy')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _serve_parser(commands)
+    add_run(commands)
+    add_doctor(commands)
     demo = commands.add_parser(
         "demo", help="play coding sessions against an embedded provider, directly and through stet"
     )
@@ -82,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     checked.add_argument("--all", action="store_true", help="show every option of every stage")
     checked.set_defaults(run=_check)
     schema = commands.add_parser("schema", help="print the JSON Schema of a file, for editors")
-    schema.add_argument("kind", nargs="?", choices=("policy", "server", "models", "agent"), default="policy")
+    schema.add_argument(
+        "kind", nargs="?", choices=("policy", "server", "models", "agent", "launch"), default="policy"
+    )
     schema.set_defaults(run=_schema)
     rewritten = commands.add_parser(
         "rewrite", help="rewrite a request body from standard input to standard output"
@@ -195,10 +200,17 @@ def _columns() -> int | None:
 def _schema(given: argparse.Namespace) -> int:
     from .agents import AgentFile  # noqa: PLC0415  as above
     from .gateway.settings import FileSettings  # noqa: PLC0415
+    from .launch.recipe import Recipe  # noqa: PLC0415
     from .models import ModelsFile  # noqa: PLC0415
     from .yamlfile import schema  # noqa: PLC0415
 
-    kinds = {"policy": policies.PolicyFile, "server": FileSettings, "models": ModelsFile, "agent": AgentFile}
+    kinds = {
+        "policy": policies.PolicyFile,
+        "server": FileSettings,
+        "models": ModelsFile,
+        "agent": AgentFile,
+        "launch": Recipe,
+    }
     print(json.dumps(schema(kinds[given.kind]), indent=2))
     return 0
 

@@ -60,6 +60,7 @@ def turn_fields(turn: Turn) -> Fields:
         "input": usage.uncached if usage else None,
         "cached": usage.cached if usage else None,
         "written": usage.written if usage else None,
+        "written_1h": (usage.written_1h or None) if usage else None,
         "output": usage.output if usage else None,
         "prompt": usage.prompt if usage else None,
         "hit_ratio": _rounded(turn.hit_ratio),

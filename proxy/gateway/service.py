@@ -58,17 +58,20 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
 
 
 def build(
-    settings: Settings, table: Models, warn: Callable[[StetError], None] | None = None
+    settings: Settings,
+    table: Models,
+    warn: Callable[[StetError], None] | None = None,
+    kind: type[Conversations] = Conversations,
 ) -> tuple[Conversations, SqliteStore | None]:
     """The rewriter for these settings, and the store to close at the end. Raises ConfigError, SettingsError.
 
-    `warn` hears of a store that fails, from any thread; standard error by default.
+    `warn` hears of a store that fails, from any thread; standard error by default. `kind` is the rewriter's class.
     """
     for upstream in settings.upstreams.values():
         table.profile_for(upstream.url, upstream.profile)
     warn = warn or Voice(settings).warn
     store = None if settings.state == "memory" else SqliteStore(Path(settings.state), warn=warn)
-    rewriter = Conversations(
+    rewriter = kind(
         load_policy(settings.policy),
         models=table,
         store=store,
