@@ -111,6 +111,7 @@ class Gateway:
         `drain` is the setting's by default. Readiness goes off first; admin stays up until the end.
         """
         self._admin.draining = True
+        self._handler.tunnels.drain()
         seconds = self.settings.drain if drain is None else drain
         if self._site is not None:
             await self._site.stop()

@@ -39,10 +39,20 @@ def rejection(method: str, target: str, headers: RawHeaders, settings: Settings)
     origin = value_of(headers, "origin")
     if origin is not None and not origin_allowed(origin, settings.allowed_hosts):
         return Rejection(403, f"requests from web pages of '{_shown(origin)}' are not served", "origin")
-    upgrade = value_of(headers, "upgrade") or ""
-    if "websocket" in upgrade.lower():
-        return Rejection(426, "websockets are not served here; use plain HTTP", "websocket", close=True)
+    if settings.websocket == "refuse" and asks_websocket(headers):
+        # Only a plain GET ends where it seems to: behind an upgrade with a body nobody can say what is whose.
+        plain = method == "GET" and not any(value_of(headers, name) for name in _FRAMING)
+        return Rejection(426, "websockets are not served here; use plain HTTP", "websocket", close=not plain)
     return None
+
+
+_FRAMING = ("content-length", "transfer-encoding")
+
+
+def asks_websocket(headers: RawHeaders) -> bool:
+    """Whether a request asks to go on as a websocket, however it spells that and whatever else it would take."""
+    asked = (value_of(headers, "upgrade") or "").lower().split(",")
+    return any(word.partition("/")[0].strip() == "websocket" for word in asked)
 
 
 def host_allowed(host: str, allowed: tuple[str, ...]) -> bool:

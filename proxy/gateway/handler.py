@@ -11,14 +11,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from ..errors import BodyError, BodyTooLarge, StetError, UpstreamError
 from .asking import Asking, plain, uncompressed
 from .bodies import Body, open_body, read_body
 from .draft import Draft
 from .exchange import Incoming, Prepared
-from .guard import rejection
+from .guard import asks_websocket, rejection
 from .headers import for_upstream, value_of, without
 from .journal import Journal
 from .refusals import LONGEST_REFUSAL, structural_class
@@ -27,6 +27,7 @@ from .rewriting import Rewriting
 from .routes import Route, misnamed, route
 from .settings import Settings
 from .shapes import error_body
+from .tunnel import Tunnels
 from .upstream import Call, Reply, UpstreamClient
 
 
@@ -47,6 +48,7 @@ class Handler:
         self._journal = journal
         self._clock = clock
         self._asking = Asking()
+        self.tunnels = Tunnels(upstreams, journal, clock)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
@@ -93,9 +95,21 @@ class Handler:
             return self._own_answer(draft, 404, wrong, "unknown_upstream", close=request.body_exists)
         if draft.route is None or draft.path == "/stet" or draft.path.startswith("/stet/"):
             return self._own_answer(draft, 404, f"nothing is served at {draft.path}", "not_found")
+        if asks_websocket(headers):
+            return await self._tunnel(request, draft.route, draft)
         if draft.route.dialect is None:
             return await self._pass(request, draft.route, draft)
         return await self._turn(request, draft.route, draft.route.dialect, draft)
+
+    async def _tunnel(self, request: web.Request, to: Route, draft: Draft) -> web.StreamResponse:
+        """Serve a websocket for as long as it is open."""
+        try:
+            response = await self.tunnels.serve(request, to, draft, self._settings.max_body)
+        except UpstreamError as fault:
+            return self._unreachable(draft, fault)
+        if response is None:
+            return self._own_answer(draft, 400, "this is no websocket handshake", "websocket", close=True)
+        return response
 
     async def _pass(self, request: web.Request, to: Route, draft: Draft) -> web.StreamResponse:
         """Stream both ways, unread."""
@@ -230,6 +244,11 @@ class Handler:
         response = web.Response(
             status=status, body=error_body(family, status, message), content_type="application/json"
         )
+        if status == 426:
+            response.headers[hdrs.UPGRADE] = (
+                "HTTP/1.1"  # what is asked of the client instead (RFC 9110, 15.5.22)
+            )
+            response.headers[hdrs.CONNECTION] = "Upgrade, close" if close else "Upgrade"
         if close:
             response.force_close()
         return response

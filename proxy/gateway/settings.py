@@ -46,7 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     max_body: int = 64 * 1024 * 1024
     drain: float = 60.0
-    websocket: Literal["refuse"] = "refuse"
+    websocket: Literal["refuse", "tunnel"] = "refuse"
 
     def __repr__(self) -> str:
         """Everything but the token."""
@@ -85,7 +85,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "allowed_hosts": values.hosts,
     "max_body": values.size,
     "drain": values.duration,
-    "websocket": values.websocket,
+    "websocket": values.one_of("refuse", "tunnel"),
 }
 """Every setting by name; its variable is `STET_NAME`, its key in the file the name itself."""
 

@@ -7,10 +7,9 @@ requoting of paths, no reading of the environment. What leaves has exactly the h
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TypeAlias
 
@@ -20,13 +19,14 @@ from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
-from ..errors import UpstreamError, UpstreamTimeout
+from ..errors import UpstreamError
 from .exchange import RawHeaders
 from .headers import Pairs
 from .outbound import proxy_for, tls_context
+from .unreachable import CONNECT_SECONDS, named
+from .upgrade import Refused, Upgraded, note_handshake, upgraded
 from .values import Upstream
 
-CONNECT_SECONDS = 30.0
 _POOL_SECONDS = 75.0
 """An idle connection is kept this long; agents think between turns, providers close after a minute or more."""
 _STALE_SECONDS = 5.0
@@ -72,7 +72,7 @@ class Reply:
                 self._kept.append(chunk)
                 size += len(chunk)
         except (aiohttp.ClientError, OSError) as fault:
-            self._broken = _named(fault, self._call)
+            self._broken = named(fault, self._call.upstream)
         return b"".join(self._kept)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -85,7 +85,7 @@ class Reply:
             while chunk := await self._response.content.readany():
                 yield chunk
         except (aiohttp.ClientError, OSError) as fault:
-            raise _named(fault, self._call) from fault
+            raise named(fault, self._call.upstream) from fault
 
     def close(self) -> None:
         """Give the connection back where the body was read to its end, else cut it."""
@@ -139,6 +139,7 @@ class UpstreamClient:
             max_field_size=MAX_HEADER,
             max_headers=1024,
             trace_configs=[watch],
+            middlewares=(note_handshake,),
         )
 
     async def close(self) -> None:
@@ -160,21 +161,35 @@ class UpstreamClient:
         except _BrokenError as broken:
             soon = asyncio.get_running_loop().time() - started < _STALE_SECONDS
             if not (attempt.reused and soon and isinstance(call.body, bytes | None)):
-                raise _named(broken.fault, call) from broken.fault
+                raise named(broken.fault, call.upstream) from broken.fault
         except (aiohttp.ClientError, OSError) as fault:
-            raise _named(fault, call) from fault
+            raise named(fault, call.upstream) from fault
         try:
             return await self._once(call, _Attempt()), True
         except _BrokenError as broken:
-            raise _named(broken.fault, call) from broken.fault
+            raise named(broken.fault, call.upstream) from broken.fault
         except (aiohttp.ClientError, OSError) as fault:
-            raise _named(fault, call) from fault
+            raise named(fault, call.upstream) from fault
+
+    async def upgrade(self, call: Call, protocols: Sequence[str], deflate: int) -> Upgraded | Refused:
+        """Open a websocket, offering these subprotocols, and compression with a window of `deflate` bits, 0 for none.
+
+        Raises UpstreamError, UpstreamTimeout.
+        """
+        proxy = self._proxies.get(call.upstream.name)
+        try:
+            return await upgraded(
+                self._pool(), call.url, call.headers, protocols, deflate=deflate, proxy=proxy
+            )
+        except (aiohttp.ClientError, OSError) as fault:
+            raise named(fault, call.upstream) from fault
+
+    def _pool(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("the pool is not open")
+        return self._session
 
     async def _once(self, call: Call, attempt: _Attempt) -> Reply:
-        session = self._session
-        if session is None:
-            raise RuntimeError("the pool is not open")
-
         async def exact(
             request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:
@@ -192,7 +207,7 @@ class UpstreamClient:
         # The library frames the body by the length it is told here; `exact` then writes the headers.
         length = next((value for name, value in call.headers if name.lower() == "content-length"), None)
         framing = CIMultiDict({hdrs.CONTENT_LENGTH: length} if length is not None else {})
-        response = await session.request(
+        response = await self._pool().request(
             call.method,
             URL(call.url, encoded=True),
             data=_sliced(call.body),
@@ -222,7 +237,8 @@ async def _note_reuse(
     params: aiohttp.TraceConnectionReuseconnParams,
 ) -> None:
     del session, params
-    context.trace_request_ctx.reused = True
+    if isinstance(context.trace_request_ctx, _Attempt):  # there is none for a websocket
+        context.trace_request_ctx.reused = True
 
 
 def _kept_alive(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
@@ -234,44 +250,3 @@ def _kept_alive(address: tuple[int, int, int, str, tuple[object, ...]]) -> socke
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
     return made
-
-
-def _named(fault: Exception, call: Call) -> UpstreamError:
-    """Say in our words what went wrong. The library's own texts may hold the URL, and the URL a key [D300]."""
-    place = f"upstream '{call.upstream.name}' ({call.upstream.origin})"
-    match fault:
-        case aiohttp.ConnectionTimeoutError() | TimeoutError():
-            return UpstreamTimeout(f"no connection within {CONNECT_SECONDS:.0f} seconds", place)
-        case aiohttp.ClientConnectorDNSError():
-            return UpstreamError("its name cannot be resolved", place, reason="dns")
-        case aiohttp.ClientConnectorCertificateError():
-            return UpstreamError(
-                f"its certificate is not trusted ({_certificate(fault)})",
-                place,
-                "name your authority's file in SSL_CERT_FILE",
-                reason="tls",
-            )
-        case aiohttp.ClientConnectorSSLError():
-            return UpstreamError("no TLS connection can be made", place, reason="tls")
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return UpstreamError("the forward proxy does not let us through", place, reason="proxy")
-        case aiohttp.ClientConnectorError():
-            return UpstreamError(f"cannot be reached: {_words(fault.os_error)}", place, reason="refused")
-        case aiohttp.ServerDisconnectedError():
-            return UpstreamError("closed the connection without an answer", place, reason="reset")
-        case aiohttp.ClientResponseError():
-            return UpstreamError("its answer is not readable HTTP", place, reason="protocol")
-        case OSError():
-            return UpstreamError(f"the connection broke: {_words(fault)}", place, reason="reset")
-        case _:
-            return UpstreamError(f"the request failed ({type(fault).__name__})", place, reason="other")
-
-
-def _words(fault: OSError) -> str:
-    if fault.errno is not None and fault.errno in errno.errorcode:
-        return f"{os.strerror(fault.errno)} ({errno.errorcode[fault.errno]})"
-    return type(fault).__name__
-
-
-def _certificate(fault: aiohttp.ClientConnectorCertificateError) -> str:
-    return str(getattr(fault.certificate_error, "verify_message", "") or "verification failed")

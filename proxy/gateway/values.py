@@ -213,15 +213,6 @@ def one_of(*words: str) -> Callable[[Any], str]:
     return choose
 
 
-def websocket(value: Any) -> str:
-    word = one_of("refuse", "tunnel")(value)
-    if word == "tunnel":
-        raise UnusableError(
-            "tunnelling a websocket is not supported", "write refuse: agents then use plain HTTP"
-        )
-    return word
-
-
 def text(value: Any) -> str:
     text = str(value).strip()
     if not text:

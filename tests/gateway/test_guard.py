@@ -13,7 +13,7 @@ UPGRADE = (
 
 
 def test_a_websocket_is_refused_at_once():
-    """426 and the end of the connection, one line in the log; a POST right after works."""
+    """426 with one line in the log; a POST right after works, on the same connection."""
 
     async def scene():
         async with rig() as r:
@@ -21,14 +21,53 @@ def test_a_websocket_is_refused_at_once():
             await client.send(UPGRADE)
             answer = await client.answer()
             assert answer.status == 426
-            assert ("Connection", "close") in answer.headers
+            assert {("Upgrade", "HTTP/1.1"), ("Connection", "Upgrade")} <= set(answer.headers)
             assert answer.json["error"]["type"] == "invalid_request_error"
-            assert await client.reader.read() == b""
-            client.close()
             (turn,) = await r.turns(1)
             assert (turn["outcome"], turn["error"], turn["status"]) == ("rejected", "websocket", 426)
             assert len(r.lines()) == 1 and r.provider.seen == []
-            assert (await r.ask(post(b'{"input":[]}', "/v1/responses"))).status == 200
+            await client.send(post(b'{"input":[]}', "/v1/responses"))
+            assert (await client.answer()).status == 200
+            await client.send(UPGRADE + post(b'{"input":[]}', "/v1/responses"))
+            assert [(await client.answer()).status, (await client.answer()).status] == [426, 200]
+            client.close()
+
+    run(scene())
+
+
+SPELT = [
+    b"upgrade: WebSocket",
+    b"UPGRADE:websocket",
+    b"Upgrade: h2c, websocket",
+    b"Upgrade: h2c\r\nUpgrade: websocket",
+    b"Upgrade: websocket/13",
+]
+
+
+@pytest.mark.parametrize("upgrade", SPELT)
+def test_an_upgrade_however_it_is_spelt(upgrade):
+    """Case, lists, a second line and a version make no difference; another protocol is no websocket."""
+
+    async def scene():
+        async with rig() as r:
+            assert (await r.ask(UPGRADE.replace(b"Upgrade: websocket", upgrade))).status == 426
+            other = UPGRADE.replace(b"Upgrade: websocket", b"Upgrade: websockets-over-x")
+            assert (await r.ask(other)).status == 200
+
+    run(scene())
+
+
+def test_an_upgrade_with_a_body_ends_the_connection():
+    """Nobody can say where it ends."""
+
+    async def scene():
+        async with rig() as r:
+            client = await Client.connect(r.gateway.port)
+            await client.send(UPGRADE.replace(b"GET", b"POST")[:-2] + b"Content-Length: 2\r\n\r\n{}")
+            answer = await client.answer()
+            assert (answer.status, ("Connection", "Upgrade, close") in answer.headers) == (426, True)
+            assert await client.reader.read() == b""
+            client.close()
 
     run(scene())
 

@@ -181,8 +181,8 @@ WRONG = [
     ({"max_body": "9k"}, "--max-body: 9000 bytes is too small for any agent; write at least 1MiB"),
     ({"drain": "-1"}, "--drain: '-1' is no duration; write seconds or a unit, as in 60s"),
     (
-        {"websocket": "tunnel"},
-        "--websocket: tunnelling a websocket is not supported; write refuse: agents then use plain HTTP",
+        {"websocket": "open"},
+        "--websocket: 'open' is not one of them; write refuse or tunnel",
     ),
     (
         {"upstreams": ["local"]},
