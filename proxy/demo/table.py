@@ -48,8 +48,8 @@ _TIED = "\N{NO-BREAK SPACE}"
 
 _NOTE = (
     "prompt (tokens), cached, refused: what the provider counted. cost: of all prompts, in base input tokens (a cache "
-    "write 1.25, a read 0.1; 0.05 on the newest models; Gemini's writes are free). breaks: turns that read less from the cache than it "
-    "held. added: how much longer the client waited for the first byte through stet, median."
+    "write 1.25, on gemini 1; a read 0.1, on the prefix-checked model and on responses 0.05). breaks: turns that read "
+    "less from the cache than it held. added: how much longer the client waited for the first byte through stet, median."
 )
 _DID_NOTE = (
     "left out: tokens, over all turns. held: turns in which clearing old results did not pay yet. thinking: blocks "
