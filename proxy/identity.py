@@ -13,7 +13,7 @@ remembered about the turns. Forks, rewinds, resumes and sub-agents need no code:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from typing import assert_never
@@ -36,6 +36,7 @@ from .conversation import (
     ToolResult,
     text_of,
 )
+from .memo import Memo
 
 KEY_BYTES = 16
 
@@ -236,8 +237,15 @@ def chain(
 ) -> Iterator[Message]:
     """`messages` with keys, from `start`; `known` are the keyed messages of an equal beginning."""
     yield from known
+    yield from chained_on(messages[len(known) :], start, mask, known)
+
+
+def chained_on(
+    messages: Iterable[Message], start: Key, mask: Mask, known: Sequence[Message]
+) -> Iterator[Message]:
+    """`messages` with keys, going on from keyed messages before them."""
     key, counts = _standing(known, start)
-    for message in messages[len(known) :]:
+    for message in messages:
         keyed, key, counts = chained(message, key, counts, mask)
         yield keyed
 
@@ -284,14 +292,4 @@ def setting(conversation: Conversation) -> bytes:
     return digest(*map(_digest, (*tools, *conversation.system)))
 
 
-_DIGESTS: dict[int, tuple[Part, bytes]] = {}
-"""Digests of tools and system parts, by identity: a request asks three times for most of them."""
-
-
-def _digest(part: Part) -> bytes:
-    known = _DIGESTS.get(id(part))
-    if known is None or known[0] is not part:
-        if len(_DIGESTS) > 256:
-            _DIGESTS.clear()
-        known = _DIGESTS[id(part)] = (part, digest(_wire(part)))
-    return known[1]
+_digest: Memo[Part, bytes] = Memo(lambda part: digest(_wire(part)))

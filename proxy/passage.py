@@ -20,8 +20,9 @@ from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCa
 from .dialects import Dialect, Opened
 from .edits import Edit, Target, target_of
 from .errors import BodyError
-from .identity import chain, digest, head, origin
+from .identity import chained_on, digest, head, origin
 from .ledger import Ledger
+from .memo import Memo
 from .rawjson import leading, opening
 from .recall import EDIT_BYTES, PART_BYTES, Recent
 from .runs import Run
@@ -167,12 +168,12 @@ def _recalled(opened: Opened, recents: Sequence[Recent]) -> tuple[Recent | None,
 
 def _keyed(conversation: Conversation, facts: Facts, shared: int) -> Conversation:
     conversation = recognised(conversation, facts.agent, shared)
-    messages = conversation.messages
+    known, fresh = conversation.messages[:shared], conversation.messages[shared:]
     return structs.replace(
         conversation,
-        messages=tuple(chain(messages, origin(facts.tenant), facts.agent.mask, messages[:shared])),
-        tools=_named(conversation.tools, b"tool"),
-        system=_named(conversation.system, b"system"),
+        messages=(*known, *chained_on(fresh, origin(facts.tenant), facts.agent.mask, known)),
+        tools=_named_tools(conversation.tools),
+        system=_named_system(conversation.system),
     )
 
 
@@ -183,6 +184,10 @@ def _named(parts: tuple[Part, ...], where: bytes) -> tuple[Part, ...]:
         name = f"{place}" if not isinstance(part, ToolDefinition) else f"{part.name}\0{place}"
         made.append(structs.replace(part, key=digest(where, name.encode())))
     return tuple(made)
+
+
+_named_tools: Memo[tuple[Part, ...], tuple[Part, ...]] = Memo(lambda parts: _named(parts, b"tool"), 16)
+_named_system: Memo[tuple[Part, ...], tuple[Part, ...]] = Memo(lambda parts: _named(parts, b"system"), 16)
 
 
 def _packed(

@@ -133,28 +133,25 @@ def closed_object(pairs: Iterable[tuple[str, Raw | bytes | list[Raw | bytes]]]) 
     """An object of the given members, without spaces, values as they are. A list is the elements of an array: put
     together with all else in one go, for a history is long and every copy of it counts."""
     pieces: list[Raw | bytes] = []
+    listed: list[Raw | bytes] = []
     for key, value in pairs:
         pieces += (b"," if pieces else b"{", _encode(key), b":")
-        if isinstance(value, list):
-            pieces += _array_pieces(value)
-        else:
+        if not isinstance(value, list):
             pieces.append(value)
+        elif not value:
+            pieces.append(b"[]")
+        else:
+            # What stands between two arrays goes with the elements beside it: only their commas are put in.
+            pieces += (b"[", value[0])
+            listed += (b"".join(pieces), *value[1:])
+            pieces = [listed.pop(), b"]"]
     pieces.append(b"}" if pieces else b"{}")
-    return b"".join(pieces)
+    return b",".join((*listed, b"".join(pieces)))
 
 
 def closed_array(elements: Iterable[Raw | bytes]) -> bytes:
     """An array of the given elements, without spaces, elements as they are."""
-    return b"".join(_array_pieces([*elements]))
-
-
-def _array_pieces(elements: list[Raw | bytes]) -> list[Raw | bytes]:
-    if not elements:
-        return [b"[]"]
-    pieces: list[Raw | bytes] = [b","] * (2 * len(elements) + 1)
-    pieces[1::2] = elements
-    pieces[0], pieces[-1] = b"[", b"]"
-    return pieces
+    return b"[%b]" % b",".join(elements)
 
 
 def is_string(raw: Raw | bytes) -> bool:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from .conversation import Conversation, Message, Role, Source, ToolCall, ToolResult
 
-LENGTH = 32
-"""Messages in a run."""
+LENGTHS = (256, 32, 4)
+"""Messages in a run: as many as there are, and few at the end, which changes from stage to stage."""
 
 _ADDED, _TOLD = "runs", "runs of an earlier one"
 
@@ -30,11 +30,12 @@ class Placed(Struct, frozen=True):
     turn: int
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, dict=True):
     """Messages that follow each other, and what their tallies (see `Tally`) add up to.
 
     `unsealed`: one of them has no bytes of its own. `calls` by id, the last one of an id; `answered` and `served`: ids of calls
-    whose results are here, the client's and the provider's. `placed`: results that came; `length`: their bytes.
+    whose results are here, the client's and the provider's. `placed`: results that came; `length`: their bytes;
+    `loose`: ids of those whose call is not before them in the run.
     `turns`: for each turn of the model the bytes of the run before it, `opens` and `closes` whether the run does so
     with one.
     """
@@ -51,6 +52,7 @@ class Run(Struct, frozen=True, kw_only=True):
     served: frozenset[str]
     shares: dict[Source, int]
     placed: tuple[Placed, ...]
+    loose: tuple[str, ...]
     length: int
     turns: tuple[int, ...]
     opens: bool
@@ -58,7 +60,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def runs(conversation: Conversation) -> tuple[Run, ...]:
-    """The messages of a conversation in runs, each but the last of `LENGTH`."""
+    """The messages of a conversation in runs, the longest first."""
     found: tuple[Run, ...] | None = conversation.__dict__.get(_ADDED)
     if found is None:
         told: tuple[Run, ...] = conversation.__dict__.pop(_TOLD, ())
@@ -81,34 +83,54 @@ def _known(conversation: Conversation) -> tuple[Run, ...]:
 
 
 def _runs(messages: tuple[Message, ...], told: tuple[Run, ...]) -> Iterator[Run]:
-    for number, at in enumerate(range(0, len(messages), LENGTH)):
-        here = messages[at : at + LENGTH]
+    at = number = 0
+    while at < len(messages):
+        length = next((length for length in LENGTHS if length <= len(messages) - at), LENGTHS[-1])
+        here = messages[at : at + length]
         # Messages taken over are the same objects, so that comparing them costs next to nothing.
         known = told[number] if number < len(told) and told[number].messages == here else None
         yield known or _run(here)
+        at += length
+        number += 1
 
 
 def _run(messages: tuple[Message, ...]) -> Run:
-    tallies = [message.tally for message in messages]
-    results = [result for tally in tallies for result, _ in tally.results]
+    size = keyed = length = 0
+    media = nothing = marked = unsealed = False
+    calls: dict[str, ToolCall] = {}
+    results: dict[bool, list[str]] = {False: [], True: []}
     shares: dict[Source, int] = {}
-    for tally in tallies:
-        for source, size in tally.shares:
-            shares[source] = shares.get(source, 0) + size
+    for message in messages:
+        tally = message.tally
+        size += tally.size
+        keyed += tally.keyed
+        media = media or tally.media
+        nothing = nothing or tally.nothing
+        marked = marked or tally.marked
+        unsealed = unsealed or message.raw is None
+        for call in tally.calls:
+            calls[call.id] = call
+        for result, _ in tally.results:
+            results[result.server].append(result.call_id)
+            length += result.size
+        for source, share in tally.shares:
+            shares[source] = shares.get(source, 0) + share
+    placed = tuple(_placed(messages))
     return Run(
         messages=messages,
-        size=sum(tally.size for tally in tallies),
-        keyed=sum(tally.keyed for tally in tallies),
-        media=any(tally.media for tally in tallies),
-        nothing=any(tally.nothing for tally in tallies),
-        marked=any(tally.marked for tally in tallies),
-        unsealed=any(message.raw is None for message in messages),
-        calls={call.id: call for tally in tallies for call in tally.calls},
-        answered=frozenset(result.call_id for result in results if not result.server),
-        served=frozenset(result.call_id for result in results if result.server),
+        size=size,
+        keyed=keyed,
+        media=media,
+        nothing=nothing,
+        marked=marked,
+        unsealed=unsealed,
+        calls=calls,
+        answered=frozenset(results[False]),
+        served=frozenset(results[True]),
         shares=shares,
-        placed=tuple(_placed(messages)),
-        length=sum(result.size for result in results),
+        placed=placed,
+        loose=tuple(one.result.call_id for one in placed if one.call is None),
+        length=length,
         turns=tuple(_turns(messages)),
         opens=messages[0].role is Role.ASSISTANT,
         closes=messages[-1].role is Role.ASSISTANT,

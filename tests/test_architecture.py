@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "jsonarray", "shipped", "images"},
-    {"conversation", "rules", "runs"},
+    {"conversation", "memo", "rules", "runs"},
     {"identity", "edits", "usage", "streamusage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "branch", "recall", "economics"},
     {"stages", "dialects"},
@@ -43,6 +43,7 @@ PURE = {
     "runs",
     "dialects",
     "rawjson",
+    "memo",
 }
 """The core: a function of its arguments. Time and state of the world come in as facts."""
 

@@ -15,7 +15,9 @@ from proxy.conversation import (
     ToolCall,
     ToolResult,
 )
-from proxy.runs import LENGTH, follow, runs, within
+from proxy.runs import LENGTHS, follow, runs, within
+
+LENGTH = LENGTHS[1]
 
 
 def said(number: int, **more: object) -> Message:
@@ -108,3 +110,14 @@ def test_a_conversation_told_of_sums_equals_one_that_was_not():
     runs(first)
     assert first == talk(said(1))
     assert follow(talk(said(1)), first) == first
+
+
+def test_long_histories_are_in_long_runs():
+    """The last messages stand in short ones; whatever was told of fewer messages is of use where it still fits."""
+    messages = [said(number) for number in range(LENGTHS[0] + LENGTHS[1] - 1)]
+    before = runs(talk(*messages))
+    assert [len(run.messages) for run in before] == [LENGTHS[0], *[4] * 7, 3]
+    after = runs(follow(talk(*messages, said(1), said(2)), before))
+    assert [len(run.messages) for run in after] == [LENGTHS[0], LENGTHS[1], 1]
+    assert after[0] is before[0]
+    assert after == runs(talk(*messages, said(1), said(2)))

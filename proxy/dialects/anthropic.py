@@ -7,7 +7,9 @@ were not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -44,6 +46,9 @@ from . import Opened
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
 ABSENT = Raw(b"")
+
+REMEMBERED_BYTES = 1 << 18
+"""Tools and system up to this length are remembered."""
 
 RULES = Rules(
     results_first=True,  # [A21]
@@ -155,8 +160,8 @@ class Anthropic:
             ]
             return Conversation(
                 envelope=opened.envelope,
-                tools=tuple(_tool(owned(raw)) for raw in _list(members_of.get("tools", ABSENT))),
-                system=tuple(_content(owned(system_raw))) if len(system_raw) else (),
+                tools=_tools(bytes(members_of.get("tools", ABSENT))),
+                system=_system(bytes(system_raw)),
                 system_bare=len(system_raw) > 0 and is_string(system_raw),
                 messages=(*known, *fresh),
                 partial="thread" in members_of,  # [A65]
@@ -324,6 +329,25 @@ def _result(raw: Raw, block: _Block, mark: Mark | None) -> ToolResult:
         is_error=bool(block.is_error),
         images=images,
     )
+
+
+_Parts = TypeVar("_Parts")
+
+
+def _remembered(read: Callable[[bytes], _Parts]) -> Callable[[bytes], _Parts]:
+    """The parts of a member that is the same bytes in request after request; a very long one is read each time."""
+    known = lru_cache(maxsize=16)(read)
+    return lambda raw: known(raw) if len(raw) <= REMEMBERED_BYTES else read(raw)
+
+
+@_remembered
+def _system(raw: bytes) -> tuple[Part, ...]:
+    return tuple(_content(Raw(raw))) if raw else ()
+
+
+@_remembered
+def _tools(raw: bytes) -> tuple[ToolDefinition, ...]:
+    return tuple(_tool(owned(one)) for one in _list(Raw(raw)))
 
 
 def _tool(raw: Raw) -> ToolDefinition:

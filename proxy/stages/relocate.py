@@ -20,6 +20,7 @@ from ..agents import Field, VolatileRule, substitute
 from ..branch import Frozen, Promise
 from ..conversation import Part, Reminder, Role, Source, Text, ToolCall, ToolDefinition, ToolResult, text_of
 from ..edits import Edit, InsertAfter, InsertBefore, Replace, Target, target_of
+from ..memo import Memo
 from .view import Proposal, Region, View, weight
 
 NAME = "relocate"
@@ -113,11 +114,15 @@ def _tools(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterator[E
     for part in view.conversation.tools:
         if not there or not isinstance(part, ToolDefinition):
             continue
-        raw = bytes(part.base if part.raw is None and part.base is not None else part.raw or b"")
-        text = raw.decode("utf-8", "surrogateescape")
+        text = _text_of_tool(part)
         still = _still(text, there, f"tool {part.name}", ground)
         if still != text:
             yield _frozen(part, structs.replace(part, base=_raw(still)), _why(there))
+
+
+_text_of_tool: Memo[ToolDefinition, str] = Memo(
+    lambda tool: bytes(tool.raw or tool.base or b"").decode("utf-8", "surrogateescape")
+)
 
 
 def _why(fields: list[Field]) -> str:

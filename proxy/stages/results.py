@@ -68,18 +68,49 @@ def survey(view: View) -> Survey:
     answering = False
     for run in runs(conversation):
         joined = answering and run.opens
-        before = len(asked) - joined
-        heavier = _heavier(run, model) if run.media else None
-        for placed in run.placed:
-            call = placed.call or _made(placed.result.call_id, earlier)
-            if call is not None:
-                ahead = total + placed.ahead + (heavier(placed.ahead) if heavier else 0)
-                shelves[call.name].append(Seen(placed.result, call, ahead, before + placed.turn))
-        asked += [total + ahead + (heavier(ahead) if heavier else 0) for ahead in run.turns[joined:]]
-        total += run.size + (heavier(run.size) if heavier else 0)
+        calls = {name: _made(name, earlier) for name in run.loose}
+        part = _surveyed(run, _Before(total, len(asked) - joined, joined, calls), model)
+        for tool, shelf in part.shelves.items():
+            shelves[tool] += shelf
+        asked += part.asked
+        total = part.total
         earlier.append(run.calls)
         answering = run.closes
     return Survey(shelves, total, asked)
+
+
+class _Before(Struct, frozen=True):
+    """What stands before a run: bytes, turns of the model, whether one of them goes on in it, and the calls that its
+    `loose` results answer."""
+
+    total: int
+    turns: int
+    joined: bool
+    calls: dict[str, ToolCall | None]
+
+
+_SURVEYED = "survey"
+
+
+def _surveyed(run: Run, before: _Before, model: ModelFacts) -> Survey:
+    """The survey of one run, kept with it: nearly every run stands where it stood in the request before."""
+    if run.media:
+        return _survey_of(run, before, _heavier(run, model))
+    known: tuple[_Before, Survey] | None = run.__dict__.get(_SURVEYED)
+    if known is None or known[0] != before:
+        known = run.__dict__[_SURVEYED] = (before, _survey_of(run, before, lambda _: 0))
+    return known[1]
+
+
+def _survey_of(run: Run, before: _Before, heavier: Callable[[int], int]) -> Survey:
+    shelves: defaultdict[str, list[Seen]] = defaultdict(list)
+    for placed in run.placed:
+        call = placed.call or before.calls[placed.result.call_id]
+        if call is not None:
+            ahead = before.total + placed.ahead + heavier(placed.ahead)
+            shelves[call.name].append(Seen(placed.result, call, ahead, before.turns + placed.turn))
+    asked = [before.total + ahead + heavier(ahead) for ahead in run.turns[before.joined :]]
+    return Survey(shelves, before.total + run.size + heavier(run.size), asked)
 
 
 def _made(call_id: str, earlier: list[dict[str, ToolCall]]) -> ToolCall | None:
