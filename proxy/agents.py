@@ -199,11 +199,20 @@ def spans(pattern: re.Pattern[str], text: str) -> tuple[tuple[int, int], ...]:
     return _remembered(pattern, text) if len(text) <= REMEMBERED_CHARACTERS else _searched(pattern, text)
 
 
+def found(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
+    """Whether the group `value` of one of the patterns stands in `text`."""
+    return _known(patterns, text) if len(text) <= REMEMBERED_CHARACTERS else _found(patterns, text)
+
+
 def _searched(pattern: re.Pattern[str], text: str) -> tuple[tuple[int, int], ...]:
     return tuple(match.span("value") for match in pattern.finditer(text) if match["value"] is not None)
 
 
-_remembered = lru_cache(maxsize=512)(_searched)
+def _found(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
+    return any(_searched(pattern, text) for pattern in patterns)
+
+
+_remembered, _known = lru_cache(maxsize=512)(_searched), lru_cache(maxsize=512)(_found)
 
 
 def substitute(pattern: re.Pattern[str], text: str, value: Callable[[str], str]) -> str:

@@ -74,10 +74,13 @@ def _object(pairs: list[tuple[str, object]]) -> object:
     return made if len(made) == len(pairs) else _Twins(pairs)
 
 
+_decoder = json.JSONDecoder(
+    parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_object
+)
+
+
 def _parsed(raw: bytes) -> object:
-    return json.loads(
-        raw, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_object
-    )
+    return _decoder.decode(raw.decode("utf-8", "surrogatepass"))
 
 
 def digest(*pieces: bytes) -> bytes:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, takewhile
-from operator import attrgetter, eq
+from operator import eq
 
 from msgspec import Raw, Struct, structs
 
-from .agents import recognised
 from .branch import SHORT, Frozen, Place, keyed, packed
 from .conversation import NO_KEY, Conversation, Key, Message, Part, Role, ToolCall, ToolDefinition
 from .dialects import Dialect, Opened
@@ -27,6 +26,8 @@ from .rawjson import leading, opening
 from .recall import EDIT_BYTES, PART_BYTES, Recent
 from .runs import Run
 from .stages.view import Facts, Region
+
+_STRETCH = 64
 
 
 class Passage(Struct, frozen=True, kw_only=True):
@@ -70,8 +71,11 @@ class Passage(Struct, frozen=True, kw_only=True):
         """What to take over when the next request comes. Texts are held twice: as they were sent, and read."""
         front = head(self.client)
         same = self.recent is not None and self.recent.head == front
+        known = self.recent.raws[: self.shared] if self.recent is not None else ()
+        fresh = self.client.messages[self.shared :]
         return Recent(
             client=self.client.messages,
+            raws=(*known, *(message.raw for message in fresh if message.raw is not None)),
             sent=sent,
             keys=self.keys,
             counts=self.counts,
@@ -93,11 +97,10 @@ def open_body(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened:
     end = 0
     start = opening(body, dialect.turns) if dialect.turns else -1
     for recent in ledger.opening(body, start) if start >= 0 else ():
-        if len(recent.client) > len(known):
-            raws = tuple(map(_raw, recent.client))
-            count, behind = leading(body, start, raws)
+        if len(recent.raws) > len(known):
+            count, behind = leading(body, start, recent.raws)
             if count > len(known):
-                known, end = raws[:count], behind
+                known, end = recent.raws[:count], behind
     if known:
         try:
             rest = dialect.open(body[:start] + body[end:])
@@ -151,24 +154,29 @@ def enter(
     )
 
 
-_raw = attrgetter("raw")
-
-
 def _recalled(opened: Opened, recents: Sequence[Recent]) -> tuple[Recent | None, int]:
     """The recent request that shares the most leading messages with this one."""
     best: Recent | None = None
     shared = 0
     for recent in reversed(recents):
-        equal = map(eq, opened.messages, map(_raw, recent.client))
-        same = sum(takewhile(bool, equal))
+        same = _common(opened.messages, recent.raws)
         if same > shared:
             best, shared = recent, same
     return best, shared
 
 
+def _common(one: tuple[Raw, ...], other: tuple[Raw, ...]) -> int:
+    """How many leading elements are equal. Those that are the same objects cost next to nothing."""
+    at = 0
+    while at < len(one) and one[at : at + _STRETCH] == other[at : at + _STRETCH]:
+        at += _STRETCH
+    equal = map(eq, one[at : at + _STRETCH], other[at : at + _STRETCH])
+    return min(at + len([*takewhile(bool, equal)]), len(one))
+
+
 def _keyed(conversation: Conversation, facts: Facts, shared: int) -> Conversation:
-    conversation = recognised(conversation, facts.agent, shared)
-    known, fresh = conversation.messages[:shared], conversation.messages[shared:]
+    known = conversation.messages[:shared]
+    fresh = map(facts.agent.recognise, conversation.messages[shared:])
     return structs.replace(
         conversation,
         messages=(*known, *chained_on(fresh, origin(facts.tenant), facts.agent.mask, known)),

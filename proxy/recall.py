@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from .conversation import Key, Message
 from .edits import Edit
@@ -21,13 +21,14 @@ PART_BYTES, EDIT_BYTES = 700, 1500
 class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
 
-    `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
+    `raws`: the bytes of the client's messages. `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
     with each. `edits` are those of messages. `head`: tools and system as the client wrote them. `reach`: the
     highest message that an edit across messages was bound to; below it nothing may be reused on its own. `sums`:
     of the messages sent. `size`: bytes of memory that all this takes, about.
     """
 
     client: tuple[Message, ...]
+    raws: tuple[Raw, ...]
     sent: tuple[Message, ...]
     keys: bytes
     counts: tuple[int, ...]
@@ -58,8 +59,7 @@ class Recall:
     def opening(self, body: bytes, start: int) -> Iterator[Recent]:
         """Recent requests whose first message stands at `start` of a body, newest first."""
         for filed in reversed(tuple(self._filed.values())):
-            first = filed[0].client[0].raw
-            if first is not None and body.startswith(first, start):
+            if body.startswith(filed[0].raws[0], start):
                 yield from reversed(filed)
 
     def of(self, branch: Key) -> Recent | None:

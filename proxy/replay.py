@@ -85,11 +85,12 @@ def _taken_over(passage: Passage, branch: Branch) -> tuple[int, tuple[Message, .
     end = next(
         (at for at, message in enumerate(recent.sent[cut:], cut) if message.index >= cut), len(recent.sent)
     )
-    later = {target_of(part) for message in messages[cut:] for part in message.parts}
+    later = (*recent.client[cut:], *recent.sent[end:])
+    gone = {target_of(part) for message in later for part in message.parts}
     return (
         cut,
         recent.sent[:end],
-        tuple(edit for edit in recent.edits if edit.target not in later),
+        tuple(edit for edit in recent.edits if edit.target not in gone),
         recent.reach,
     )
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, structs
 
-from ..agents import Field, VolatileRule, substitute
+from ..agents import Field, VolatileRule, found, substitute
 from ..branch import Frozen, Promise
 from ..conversation import Part, Reminder, Role, Source, Text, ToolCall, ToolDefinition, ToolResult, text_of
 from ..edits import Edit, InsertAfter, InsertBefore, Replace, Target, target_of
@@ -135,6 +135,8 @@ def _raw(text: str) -> Raw:
 
 
 def _still(text: str, fields: list[Field], scope: str, ground: _Ground) -> str:
+    if not found(tuple(field.pattern for field in fields), text):
+        return text
     for field in fields:
         text = substitute(field.pattern, text, lambda value, field=field: ground.still(field, scope, value))  # type: ignore[misc]  # bound now
     return text

@@ -64,6 +64,20 @@ def policies(name: str) -> Policies:
     return load_policy(name)
 
 
+class Forgetful(Ledger):
+    """A ledger that has let go of every recent request."""
+
+    def recall(self, name: bytes) -> tuple[()]:
+        """Nothing."""
+        del name
+        return ()
+
+    def opening(self, body: bytes, start: int) -> tuple[()]:
+        """Nothing."""
+        del body, start
+        return ()
+
+
 class Sent(Struct, kw_only=True):
     """One request: what the client wrote, what the rewrite made of it, what the provider said.
 

@@ -18,7 +18,7 @@ from proxy.rewrite import rewrite
 from proxy.simulator import COUNT, prompt
 from proxy.stores.memory import MemoryStore
 from proxy.wellformed import faults
-from tests.laws.driver import DIALECT, HEADERS, Sent, World, complaints, once, policies, run_again
+from tests.laws.driver import DIALECT, HEADERS, Forgetful, Sent, World, complaints, once, policies, run_again
 from tests.laws.sessions import APPENDING, Session, play, steps, worlds
 
 stories = st.one_of(
@@ -71,20 +71,6 @@ def test_a_rewrite_changes_nothing_it_was_given(world, story):
             assert (one.body, one.edits, one.commit) == (two.body, two.edits, two.commit)
 
 
-class Forgetful(Ledger):
-    """A ledger that has let go of every recent request."""
-
-    def recall(self, name: bytes) -> tuple[()]:
-        """Nothing."""
-        del name
-        return ()
-
-    def opening(self, body: bytes, start: int) -> tuple[()]:
-        """Nothing."""
-        del body, start
-        return ()
-
-
 @given(worlds, stories)
 def test_what_is_remembered_of_the_last_request_only_saves_time(world, story):
     """Without the memory of recent requests the same bytes come out, and the same edits."""
@@ -97,6 +83,8 @@ def test_what_is_remembered_of_the_last_request_only_saves_time(world, story):
             for edit in made.edits:
                 tell(f"  forgot {edit}")
             assert made.body == sent.out
+            assert sent.rewrite is not None
+            assert (made.edits, made.held) == (sent.rewrite.edits, sent.rewrite.held)
 
 
 # -- 2 identity ------------------------------------------------------------------------------------------
