@@ -99,6 +99,9 @@ class Server:
             return web.Response(body=self.provider.models(), content_type="application/json")
         if request.method in ("GET", "HEAD") and request.path == "/":
             return web.Response(body=b"", content_type="text/plain")
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            # No provider here speaks it; clients that try it first go on over HTTP at this answer [D102].
+            return web.Response(status=426, headers={"upgrade": "HTTP/1.1"}, body=b"")
         if request.method != "POST":
             return web.Response(status=404, body=envelope(404, "Not found"), content_type="application/json")
         raw = await _body(request)

@@ -212,6 +212,17 @@ def test_run_as_a_module():
     assert answer["content"][0]["text"].startswith("Understood (")
 
 
+def test_a_websocket_is_refused_at_once():
+    """With the status at which clients go on over HTTP [D102]."""
+
+    async def conversation(session, url):
+        headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        async with session.get(f"{url}/v1/responses", headers=headers) as response:
+            return response.status, await response.read()
+
+    assert talk(Provider(), conversation) == (426, b"")
+
+
 def test_a_call_over_the_socket():
     """A script may look at the request and call one of its tools."""
     provider = Provider(script=lambda ask: Reply(blocks=(Call(sorted(ask.tools)[0], {"path": "a"}),)))
