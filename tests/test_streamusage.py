@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.simulator.chat import FLAVOURS, ChatProvider
 from proxy.streamusage import UsageFilter, asked
 
 BODIES = {
@@ -194,3 +195,18 @@ def test_wherever_chunks_end_the_same_goes_out(stream, cuts, bom):
         due = b"".join(left[:finished])
         assert out.startswith(due)
     assert out + taking.finish() == b"".join(left)
+
+
+SERVED = [(flavour, stream) for flavour in FLAVOURS.values() for stream in (1, 97, 10_000)]
+
+
+@pytest.mark.parametrize(("flavour", "size"), SERVED, ids=lambda one: getattr(one, "name", one))
+def test_every_service_is_asked_unnoticed(flavour, size):
+    """A stream that was asked, less what is taken out, is byte for byte the one that was not."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Say usage."}], "stream": True})
+    headers = [("authorization", "Bearer k")]
+    plain = b"".join(ChatProvider(flavour).answer(headers, body.encode(), 0.0).events)
+    told = b"".join(ChatProvider(flavour).answer(headers, asked(body.encode()), 0.0).events)
+    taking = UsageFilter()
+    out = b"".join(taking.feed(told[at : at + size]) for at in range(0, len(told), size))
+    assert out + taking.finish() == plain != told

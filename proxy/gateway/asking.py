@@ -49,17 +49,30 @@ def uncompressed(headers: Pairs) -> Pairs:
 
 
 class Taking:
-    """Takes out of one answer what the client did not ask for. `dropped` are headers that no longer hold."""
+    """Takes out of one answer what the client did not ask for. `dropped` are headers that no longer hold.
+
+    `fault` is a fault of ours that was gone past: from there on the answer passes as it comes.
+    """
 
     dropped = frozenset({"content-length", "content-encoding"})
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
         self._filter = UsageFilter()
+        self.fault: Exception | None = None
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets now. Raises BodyEncodingError."""
-        return _joined(self._filter.feed(piece) for piece in self._opener.feed(chunk))
+        return _joined(self._taken(piece) for piece in self._opener.feed(chunk))
+
+    def _taken(self, piece: bytes) -> bytes:
+        if self.fault is None:
+            try:
+                return self._filter.feed(piece)
+            except Exception as fault:  # noqa: BLE001  a bug here must not end somebody's answer
+                self.fault = fault
+                return self._filter.release() + piece
+        return piece
 
     def finish(self) -> bytes:
         """Return the rest of an answer that came to its end."""

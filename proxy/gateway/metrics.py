@@ -50,7 +50,9 @@ METRICS: Mapping[str, Metric] = {
         "counter", "Refusals by the provider: a structural class, or the status.", ("upstream", "class")
     ),
     "stet_tokens_total": Metric(
-        "counter", "Tokens by kind: input (uncached), cached, written, output.", ("kind", "upstream")
+        "counter",
+        "Tokens by kind: input (uncached), cached, written, output; unsplit: prompts whose cached part is unknown.",
+        ("kind", "upstream"),
     ),
     "stet_hit_ratio": Metric("histogram", "Share of the prompt read from the cache.", ("upstream",), _SHARES),
     "stet_edits_total": Metric(
@@ -128,6 +130,7 @@ class Metrics:
             "cached": usage.cached,
             "written": usage.written,
             "output": usage.output,
+            "unsplit": usage.prompt if usage.cached is None and usage.uncached is None else None,
         }
         for kind, tokens in counts.items():
             if tokens is not None:

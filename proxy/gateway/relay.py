@@ -80,6 +80,8 @@ async def relay(request: web.Request, reply: Reply, tap: Tap | None, draft: Draf
             await _hand_on(response, take.release(), draft)
         _break_off(request, response)
     finally:
+        if take is not None and take.fault is not None:
+            draft.fail_open("usage", take.fault)
         if tap is not None:
             draft.answer = tap.answer(whole=whole)
             draft.streamed = tap.streamed and reply.status < 400

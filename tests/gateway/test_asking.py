@@ -9,6 +9,7 @@ import pytest
 
 from proxy.gateway.conversations import Conversations
 from proxy.policy import load_policy
+from proxy.streamusage import UsageFilter
 from tests.gateway.rig import CLOSE, LAST, MESSAGES, SSE_HEAD, Client, chunk, post, respond, rig, run
 
 CHAT = b'{"model":"gpt-6-sol","messages":[{"role":"user","content":"Say hi."}],"stream":true}'
@@ -207,5 +208,26 @@ def test_a_stream_that_breaks_off_breaks_off():
             cut, false = await r.turns(2)
             assert cut["outcome"] == "truncated"
             assert (false["outcome"], false["error"]) == ("truncated", "encoding")
+
+    run(scene())
+
+
+def test_a_fault_of_ours_costs_nobody_the_answer(monkeypatch):
+    """From there on the stream passes as it comes, with what was held, and the turn says so."""
+    taking = UsageFilter.feed
+
+    def failing(self, chunk):
+        if b"finish_reason" in chunk:
+            raise RuntimeError("a bug")
+        return taking(self, chunk)
+
+    monkeypatch.setattr(UsageFilter, "feed", failing)
+
+    async def scene():
+        async with asking() as r:
+            r.provider.play(SSE_HEAD, *(chunk(part) for part in (SENT[0], SENT[2][:9], *SENT[2:])), LAST)
+            answer = await r.ask(post(CHAT, PATH))
+            assert (answer.body, answer.clean) == (LEFT[0] + SENT[2][:9] + b"".join(SENT[2:]), True)
+            assert (await r.turns(1))[0]["failed_open"] == "usage"
 
     run(scene())

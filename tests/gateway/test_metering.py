@@ -192,3 +192,23 @@ def test_what_the_provider_says_of_its_cache_is_said():
             assert b'stet_breaks_total{reason="unknown"} 1.0' in r.gateway.metrics.exposition()
 
     run(scene())
+
+
+def test_a_prompt_whose_split_is_unknown_is_counted_as_such():
+    """Neither as uncached nor not at all: a server that does not report its cache has no hit ratio [B501]."""
+    silent = {"choices": [{"message": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 100}}
+
+    async def scene():
+        async with rig() as r:
+            r.provider.play(respond(json.dumps(silent).encode()))
+            await r.ask(post(b"{}", "/v1/chat/completions"))
+            (turn,) = await r.turns(1)
+            assert (turn["prompt"], "input" in turn, "cached" in turn, "hit_ratio" in turn) == (
+                100, False, False, False,
+            )  # fmt: skip
+            counted = [
+                line for line in r.gateway.metrics.exposition().split(b"\n") if line[:11] == b"stet_tokens"
+            ]
+            assert counted == [b'stet_tokens_total{kind="unsplit",upstream="openai"} 100.0']
+
+    run(scene())
