@@ -225,9 +225,16 @@ def test_a_fault_of_ours_costs_nobody_the_answer(monkeypatch):
 
     async def scene():
         async with asking() as r:
-            r.provider.play(SSE_HEAD, *(chunk(part) for part in (SENT[0], SENT[2][:9], *SENT[2:])), LAST)
-            answer = await r.ask(post(CHAT, PATH))
-            assert (answer.body, answer.clean) == (LEFT[0] + SENT[2][:9] + b"".join(SENT[2:]), True)
+            gate = asyncio.Event()
+            last = b"".join(SENT[2:])
+            r.provider.play(SSE_HEAD, chunk(SENT[0] + last[:9]), gate, chunk(last[9:]), LAST)
+            client = await Client.connect(r.gateway.port)
+            await client.send(post(CHAT, PATH))
+            await client.head()
+            assert await client.chunk() == LEFT[0]
+            gate.set()
+            assert [await client.chunk(), await client.chunk()] == [last, b""]
+            client.close()
             assert (await r.turns(1))[0]["failed_open"] == "usage"
 
     run(scene())
