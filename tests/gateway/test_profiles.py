@@ -39,9 +39,9 @@ CHAT = spelt(
             said("user", "First."),
             said("user", "Second."),
         ],
-        "stream": True,
     }
 )
+STREAMED = spelt({**json.loads(CHAT), "stream": True})
 
 
 def sent(profile: str, path: str, body: bytes) -> bytes:
@@ -74,6 +74,12 @@ def sent(profile: str, path: str, body: bytes) -> bytes:
 def test_nothing_is_done_that_the_profile_does_not_ask_for(profile: str, path: str, body: bytes) -> None:
     """A request that only some engines refuse reaches all others byte for byte, in either format."""
     assert sent(profile, path, body) == body
+
+
+@pytest.mark.parametrize("profile", ["", "#unknown", "#openrouter"])
+def test_a_stream_is_asked_for_nothing_where_nobody_said_it_may_be(profile: str) -> None:
+    """Not even for its usage: a strict server refuses a field that it does not know [A431], and some tell it unasked [B440]."""
+    assert sent(profile, "/v1/chat/completions", STREAMED) == STREAMED
 
 
 @pytest.mark.parametrize("profile", [",profile=llama.cpp", "#llama.cpp", "#ollama", ",profile=glm"])
