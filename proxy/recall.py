@@ -21,14 +21,13 @@ PART_BYTES, EDIT_BYTES = 700, 1500
 class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
 
-    `raws`: the bytes of the client's messages. `keys` and `counts`: the packed keys of the client's messages, and how many keyed parts stand up to and
-    with each. `edits` are those of messages. `head`: tools and system as the client wrote them. `reach`: the
-    highest message that an edit across messages was bound to; below it nothing may be reused on its own. `sums`:
-    of the messages sent. `size`: bytes of memory that all this takes, about.
+    `raws`: the bytes of the client's messages. `keys` and `counts`: their packed keys, and how many keyed parts
+    stand up to and with each. `edits` are those of messages. `head`: tools and system as the client wrote them.
+    `reach`: the highest message that an edit across messages was bound to; below it nothing may be reused on its
+    own. `sums`: of the messages sent. `size`: bytes of memory that all this takes, about.
     """
 
     client: tuple[Message, ...]
-    raws: tuple[Raw, ...]
     sent: tuple[Message, ...]
     keys: bytes
     counts: tuple[int, ...]
@@ -38,6 +37,7 @@ class Recent(Struct, frozen=True):
     branch: Key
     size: int
     sums: tuple[Run, ...] = ()
+    raws: tuple[Raw, ...] = ()
 
 
 class Recall:
@@ -59,7 +59,7 @@ class Recall:
     def opening(self, body: bytes, start: int) -> Iterator[Recent]:
         """Recent requests whose first message stands at `start` of a body, newest first."""
         for filed in reversed(tuple(self._filed.values())):
-            if body.startswith(filed[0].raws[0], start):
+            if filed[0].raws and body.startswith(filed[0].raws[0], start):
                 yield from reversed(filed)
 
     def of(self, branch: Key) -> Recent | None:
