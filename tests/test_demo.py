@@ -360,6 +360,25 @@ def test_figures_add_up_what_the_provider_noted() -> None:
     assert figures("s", "direct", direct, direct).added_ms == 0
 
 
+def test_a_provider_that_does_not_report_writes_keeps_whole_prompts() -> None:
+    """What is missing of the prompt before is a break, but for what reads are rounded down by."""
+
+    def read(started: float, cached: int, total: int) -> Exchange:
+        usage = Usage(cache_read_input_tokens=cached, input_tokens=total - cached)
+        return Exchange(path="/", headers=(), body=b"", started=started, status=200, usage=usage, total=total)
+
+    exchanges = (
+        read(0, 0, 1000),
+        read(10, 992, 2000),
+        read(20, 992, 3000),
+        read(30, 0, 3000),
+        read(400, 0, 3000),
+    )
+    played = Played(tuple(Answered(200, [], 0.01) for _ in exchanges), exchanges, 0)
+    assert figures("s", "direct", played, played, keeps_all=True).breaks == 2
+    assert figures("s", "direct", played, played).breaks == 1
+
+
 def line(name: str, path: Any, *, refused: int = 0, cost: float = 100.0) -> Figures:
     return Figures(
         name=name,

@@ -29,7 +29,7 @@ from .playing import play
 from .running import HOST, Running
 from .sessions import CLEAN, SESSIONS
 from .short import TURNS as SHORT_TURNS
-from .short import short_sessions
+from .short import Short, short_sessions
 from .table import Progress, report
 
 _UNFOLDED = 100
@@ -75,8 +75,9 @@ def demonstrate(policy: str, progress: Progress) -> Demonstration:
                 began = running.next_evening()
                 told = partial(progress.turn, session.name, turns=turns)
                 direct, through = play(running, session, turns, after_turn=told)
-                lines.append(figures(session.name, "direct", direct, direct))
-                lines.append(figures(session.name, "stet", through, direct))
+                keeps_all = isinstance(session, Short) and session.dialect == "gemini"
+                lines.append(figures(session.name, "direct", direct, direct, keeps_all=keeps_all))
+                lines.append(figures(session.name, "stet", through, direct, keeps_all=keeps_all))
                 edits.append(edited(session.name, through, running.turns(began, turns)))
     except (OSError, HTTPException) as fault:
         raise StetError(

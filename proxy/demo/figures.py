@@ -22,8 +22,8 @@ LIFETIME = 300.0
 
 _SIGNED = frozenset(["signature", "encrypted_content", "thoughtSignature"])
 
-SLACK = 16
-"""Tokens that may be missing from a read before it counts as a break."""
+SLACK = 32
+"""Tokens that may be missing from a read before it counts as a break: Gemini rounds its reads down to so many."""
 
 
 class Played(Struct, frozen=True):
@@ -82,8 +82,11 @@ class Edited(Struct, frozen=True, kw_only=True):
     faults: list[str]
 
 
-def figures(name: str, path: Path, played: Played, direct: Played) -> Figures:
-    """The line of a session; `direct` is the same session without the proxy."""
+def figures(name: str, path: Path, played: Played, direct: Played, *, keeps_all: bool = False) -> Figures:
+    """The line of a session; `direct` is the same session without the proxy.
+
+    `keeps_all`: the provider keeps whole prompts and does not report what it writes.
+    """
     taken = [one for one in played.exchanges if one.status == 200]
     prompt = sum(one.usage.total for one in taken)
     answered = [at for at, answer in enumerate(played.answers, 1) if answer.content is not None]
@@ -97,13 +100,15 @@ def figures(name: str, path: Path, played: Played, direct: Played) -> Figures:
         prompt_tokens=prompt,
         cached_share=round(sum(one.read for one in taken) / prompt, 4) if prompt else 0.0,
         cost=round(sum(one.cost for one in taken), 1),
-        breaks=sum(_broke(before, after) for before, after in pairwise(taken)),
+        breaks=sum(_broke(before, after, keeps_all=keeps_all) for before, after in pairwise(taken)),
         added_ms=_added(played, direct),
     )
 
 
-def _broke(before: Exchange, after: Exchange) -> bool:
-    held = before.read + before.written if after.started - before.started < LIFETIME else 0
+def _broke(before: Exchange, after: Exchange, *, keeps_all: bool) -> bool:
+    if after.started - before.started >= LIFETIME:
+        return False
+    held = before.total if keeps_all else before.read + before.written
     return after.read < held - SLACK
 
 

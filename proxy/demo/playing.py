@@ -51,7 +51,8 @@ class _Seat:
         self._answers.append(self.agent.turn())
         self._exchanges += log[begun:]
         mark = SIGNED[self._dialect]
-        self._thinking = self._running.body.count(mark) if mark else 0
+        if mark and len(log) > begun:
+            self._thinking = self._running.body.count(mark) - len(log[-1].dropped)
 
     def played(self) -> Played:
         return Played(tuple(self._answers), tuple(self._exchanges), self._thinking)

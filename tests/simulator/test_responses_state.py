@@ -180,6 +180,7 @@ def test_reasoning_behind_another_conversation_is_withheld(first: Json, reasons:
     service = Service()
     made = service.taken(body(user(), store=False))["output"]
     assert withheld(service.taken(body(first, *made, user(), store=False))) == reasons
+    assert service.provider.log[-1].dropped == (made[0]["id"],) * len(reasons)
 
 
 def test_later_reasoning_does_not_suffer_from_lost_reasoning() -> None:

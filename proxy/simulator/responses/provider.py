@@ -189,7 +189,7 @@ class ResponsesProvider:
             diagnostics=self._compared(body, mark, count.hit),
         )
         self._remember(taken, response, mark)
-        exchange = _priced(record, body, count, response["id"])
+        exchange = _priced(record, taken, count, response["id"])
         return written(said, response, exchange, kept, streaming=bool(body.get("stream")))
 
     def _compacted(self, taken: Taken, record: Exchange) -> Answer:
@@ -204,7 +204,7 @@ class ResponsesProvider:
             "output": [*composing.user_words(taken.read.items, history), item],
             "usage": self._usage(body, count),
         }
-        exchange = _priced(record, body, count, whole["id"])
+        exchange = _priced(record, taken, count, whole["id"])
         return ChatAnswer(
             status=200, headers=json_headers(), body=orjson.dumps(whole), exchange=exchange, kept=kept
         )
@@ -263,12 +263,13 @@ def _counted(taken: Taken, record: Exchange) -> Answer:
     return answered(body, msgspec.structs.replace(record, total=tokens), status=200)
 
 
-def _priced(record: Exchange, body: Json, count: Count, name: str) -> Exchange:
+def _priced(record: Exchange, taken: Taken, count: Count, name: str) -> Exchange:
     return msgspec.structs.replace(
         record,
         status=200,
         usage=count.plain,
-        cost=price(count, caching_for(body)),
+        cost=price(count, caching_for(taken.body)),
         total=count.prompt,
+        dropped=tuple(one["id"] for one in taken.read.withheld),
         message_id=name,
     )
