@@ -122,7 +122,7 @@ def without_comments(text: str) -> str:
 
 
 _ASSIGNMENT = re.compile(
-    r"""^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*("[^"]*"|'[^']*'|[^\s#]*)""", re.MULTILINE
+    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]*)""", re.MULTILINE
 )
 
 

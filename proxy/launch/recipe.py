@@ -8,6 +8,7 @@ temporary file of the run, `{entries}` for a JSON object of names and URLs. Path
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Annotated
 
@@ -134,6 +135,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: list[Note] = []
 
 
+@cache
 def recipes() -> tuple[Recipe, ...]:
     """The shipped recipes by name, the one for any other command last. Raises ConfigErrors where a file is wrong."""
     folder = config_dir() / "launch"

@@ -127,9 +127,9 @@ def _with_own(order: Order, survey: Survey, settings: Settings, models: Models) 
     folder = Path(tempfile.gettempdir()) if settings.state == "memory" else Path(settings.state) / "runs"
     prefix = "stet-run-" if settings.state == "memory" else ""
     log = LogFile(folder, f"{prefix}{survey.recipe.agent}", lambda line: tally.read(line, facts))
-    began = time.monotonic()
     try:
         with Own(settings, models, cast(TextIO, log)) as own:
+            began = time.monotonic()
             code = _started(survey, order.command, own.base, settings)
             took = time.monotonic() - began
     finally:
@@ -155,9 +155,25 @@ def _with_own(order: Order, survey: Survey, settings: Settings, models: Models) 
 def _started(survey: Survey, command: Sequence[str], base: str, settings: Settings) -> int:
     """Run the child with what it needs to speak to the proxy at `base`."""
     places = Places(os.environ, Path.cwd(), [])
-    with tempfile.TemporaryDirectory(prefix="stet-run-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stet-run-", dir=private_folder(settings)) as folder:
         made: Pointed = pointed(survey, command, base, settings.upstreams, places, Path(folder))
         return Child(made.command, {**os.environ, **made.variables}).run()
+
+
+def private_folder(settings: Settings) -> Path | None:
+    """Where temporary files lie: in memory where the system has a place for that, else beside the state.
+
+    Not among everybody's files: some agents refuse a configuration below a directory that all can write to. None
+    where there is no other place.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK | os.X_OK):
+        return Path(runtime)
+    if settings.state == "memory":
+        return None
+    folder = Path(settings.state) / "runs"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
 
 
 # -- beside a proxy that runs ---------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
 
 
 def _requests(tally: Tally) -> str:
-    models = _counted(tally.models) if len(tally.models) > 1 else next(iter(tally.models), "")
+    named = Counter({name: count for name, count in tally.models.items() if name})
+    models = _counted(named) if len(named) > 1 else next(iter(named), "")
     others = [f"{count} {name}" for name, count in tally.endings.most_common() if name != "ok"]
     said = f"{tally.turns} ({models})" if models else f"{tally.turns}"
     return ", ".join([said, *others])

@@ -99,7 +99,7 @@ class Tally(Struct, kw_only=True):
         self.turns += 1
         self.endings[line.outcome] += 1
         self.answered += line.outcome == "ok"
-        self.models[line.model or "unknown model"] += 1
+        self.models[line.model or ""] += 1
         self._spent(line, facts)
         self._done(line)
 
