@@ -87,10 +87,11 @@ def _taken_over(passage: Passage, branch: Branch) -> tuple[int, tuple[Message, .
     )
     later = (*recent.client[cut:], *recent.sent[end:])
     gone = {target_of(part) for message in later for part in message.parts}
+    keys = {target.key for target in gone}
     return (
         cut,
         recent.sent[:end],
-        tuple(edit for edit in recent.edits if edit.target not in gone),
+        tuple(edit for edit in recent.edits if edit.target.key not in keys or edit.target not in gone),
         recent.reach,
     )
 
