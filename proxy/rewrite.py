@@ -8,6 +8,8 @@ no randomness and no environment; equal arguments give equal bytes. What is to b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
 
 from msgspec import Struct, structs
 
@@ -42,17 +44,19 @@ from .stages.marks import last_mark, lifetime
 from .wellformed import faults
 
 
-class Rewrite(Struct, frozen=True, kw_only=True):
+class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     """What is sent, and everything about it.
 
     `body` is the client's own object where nothing was to be done. `fallback` is what goes out instead if this
     body is refused for its structure: the client's, or, where thinking is bound to what was sent before, the
     client's without signed thinking [A45 A47]; ours without it where the client's would be refused anyway. `read`: the conversation as the client wrote it; `sent`: as it
-    goes out. `broken`: a law that did not hold, so that the fallback is what is sent.
+    goes out. `broken`: a law that did not hold, so that the fallback is what is sent. `spare`: what the fallback is
+    made of, `bound`: the dialect that takes signed thinking out of it, None where it is the fallback itself.
     """
 
     body: bytes
-    fallback: bytes
+    spare: bytes
+    bound: Dialect | None = None
     edits: tuple[Edit, ...] = ()
     held: tuple[Held, ...] = ()
     commit: Commit | None = None
@@ -61,6 +65,11 @@ class Rewrite(Struct, frozen=True, kw_only=True):
     sent: Conversation | None = None
     place: Place | None = None
     broken: str = ""
+
+    @cached_property
+    def fallback(self) -> bytes:
+        """Made when it is asked for: it takes reading all of a long history, and is seldom needed."""
+        return self.spare if self.bound is None else self.bound.without_reasoning(self.spare)
 
     @property
     def content_changed(self) -> bool:
@@ -80,7 +89,7 @@ def rewrite(
     if passage.client.partial:
         return Rewrite(
             body=passage.body,
-            fallback=body,
+            spare=body,
             edits=mended,
             policy=policy,
             read=passage.client,
@@ -239,22 +248,25 @@ def _closed(
     content = any(not isinstance(edit, PlaceMark) for edit in edits)
     broken = _check(passage, staged, facts) if staged.lasting or staged.passing else ""
     bare = _bare(policy, facts, passage)
-    fallback = dialect.without_reasoning(passage.body) if bare else passage.body
     shown = {
         "policy": policy,
         "read": passage.client,
         "place": passage.place,
         "held": staged.held,
-        "fallback": fallback,
+        "spare": passage.body,
+        "bound": dialect if bare else None,
     }
     if broken:
-        body = passage.body if passage.place.branch is None else fallback
-        return Rewrite(body=body, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
+        held_back = Rewrite(body=passage.body, sent=passage.client, broken=broken, **shown)  # type: ignore[arg-type]  # same names
+        if passage.place.branch is None:
+            return held_back
+        fallback = held_back.fallback
+        return structs.replace(held_back, body=fallback, spare=fallback, bound=None)
     sent = staged.view.conversation
     written = dialect.write(sent) if staged.lasting or staged.passing else passage.body
     commit = _commit(policy, facts, passage, staged, bare=bare, rewritten=content)
     if commit is not None and bare and _met(passage, dialect, facts, content=content):
-        shown["fallback"] = dialect.without_reasoning(written)
+        shown["spare"] = written
         commit = structs.replace(commit, recovers=True)
     return Rewrite(body=written, edits=edits, commit=commit, sent=sent, **shown)  # type: ignore[arg-type]  # same names
 
@@ -287,18 +299,31 @@ def _bare(policy: Policy, facts: Facts, passage: Passage) -> tuple[Promise, ...]
     if not suspect or not facts.model.prefix_check:
         return ()
     messages = passage.client.messages
-    edits = tuple(
-        Remove(
-            stage="reasoning", reason="bound to what was sent before", target=target_of(part), committed=True
-        )
-        for message in messages
-        for part in message.parts
-        if isinstance(part, Reasoning)
-    )
+    edits = tuple(chain.from_iterable(map(_unbinding, messages)))
     if not edits or not passage.keys:
         return ()
     anchor = next(part.key for message in reversed(messages) for part in message.parts[::-1] if not part.nth)
     return (Promise(anchor=anchor, stage="reasoning", edits=edits),)
+
+
+_UNBINDING = "edits that leave no reasoning"
+
+
+def _unbinding(message: Message) -> tuple[Remove, ...]:
+    """The edits that leave nothing of its reasoning, kept with the message."""
+    known: tuple[Remove, ...] | None = message.__dict__.get(_UNBINDING)
+    if known is None:
+        known = message.__dict__[_UNBINDING] = tuple(
+            Remove(
+                stage="reasoning",
+                reason="bound to what was sent before",
+                target=target_of(part),
+                committed=True,
+            )
+            for part in message.parts
+            if isinstance(part, Reasoning)
+        )
+    return known
 
 
 def _met(passage: Passage, dialect: Dialect, facts: Facts, *, content: bool) -> bool:

@@ -114,6 +114,24 @@ def test_thinking_bound_to_what_was_sent_before_does_not_go_out_with_it(
     assert made.body == made.fallback == Anthropic().without_reasoning(raw) != raw
 
 
+def test_the_fallback_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: it takes reading the whole history, and hardly any request is refused."""
+    made_of: list[bytes] = []
+    plain = Anthropic.without_reasoning
+
+    def without(self: Anthropic, raw: bytes) -> bytes:
+        made_of.append(raw)
+        return plain(self, raw)
+
+    monkeypatch.setattr(Anthropic, "without_reasoning", without)
+    raw = body(*CALLED, model=CHECKED)
+    made = run(raw, model=CHECKED)
+    assert made_of == []
+    assert made.fallback is made.fallback
+    assert made_of == [raw]
+    assert b"thinking" not in made.fallback
+
+
 def test_a_fault_of_the_client_s_own_is_no_reason_to_hold_back() -> None:
     """What comes out is no worse than what came in."""
     raw = body(user("a"), answer([{"type": "tool_use", "id": "t", "name": "run", "input": {}}]), user("b"))
@@ -217,7 +235,7 @@ def test_marks_are_no_content() -> None:
         Remove(stage="s", reason="", target=Target(b"")),
         PlaceMark(stage="s", reason="", target=Target(b""), mark=None),
     )
-    made = Rewrite(body=b"", fallback=b"", policy=Policy(name="", stages=Stages()))
+    made = Rewrite(body=b"", spare=b"", policy=Policy(name="", stages=Stages()))
     assert [
         structs.replace(made, edits=edits).content_changed for edits in ((), (mark,), (mark, remove))
     ] == [False, False, True]

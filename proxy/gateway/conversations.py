@@ -138,7 +138,7 @@ class Conversations:
         body = request.body if self._observes else made.body
         return Prepared(
             body=body,
-            fallback=None if self._observes or made.fallback is made.body else made.fallback,
+            spare=None if self._observes else lambda: made.fallback,
             changed=body is not request.body,
             commit=ticket is not None,
             report=self._reported(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),

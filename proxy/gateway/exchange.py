@@ -7,6 +7,8 @@ so that either side runs, and is tested, without the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 from msgspec import Struct
@@ -37,12 +39,12 @@ class Incoming(Struct, frozen=True):
     profile: str | None = None
 
 
-class Prepared(Struct, frozen=True):
+class Prepared(Struct, frozen=True, dict=True):
     """What to send.
 
     `body` may be the incoming object itself; then the client's own bytes go out, compressed as they came.
     `fallback` is sent instead, once, where the provider refuses the body for its structure; there is one where we
-    changed the body, or where an earlier change of ours may be what it is refused for. With `commit` False (a
+    changed the body, or where an earlier change of ours may be what it is refused for. `spare` makes it. With `commit` False (a
     request that only counts tokens) nothing is remembered and `settle` is not called. `memo` is the rewriter's
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
     not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
@@ -50,7 +52,7 @@ class Prepared(Struct, frozen=True):
     """
 
     body: bytes
-    fallback: bytes | None = None
+    spare: Callable[[], bytes] | None = None
     changed: bool = False
     commit: bool = True
     report: TurnReport | None = None
@@ -58,6 +60,12 @@ class Prepared(Struct, frozen=True):
     fault: Exception | None = None
     would_repair: bool = False
     ask_usage: bool = False
+
+    @cached_property
+    def fallback(self) -> bytes | None:
+        """Made by `spare` when it is asked for; None where it is none or the body itself."""
+        made = self.spare() if self.spare is not None else None
+        return None if made is self.body else made
 
 
 class Outcome(Struct, frozen=True):

@@ -176,8 +176,9 @@ class Handler:
         except UpstreamError as fault:
             return self._unreachable(draft, fault)
         try:
-            if reply.status == 400 and prepared.fallback is not None:
-                other = _call(request, to, body, prepared.fallback)
+            fallback = await self._rewriting.fallback(prepared, draft) if reply.status == 400 else None
+            if fallback is not None:
+                other = _call(request, to, body, fallback)
                 reply = await self._second_chance(reply, other, draft)
             elif reply.status == 400 and prepared.would_repair:
                 draft.would_repair = await self._structural(reply, draft)

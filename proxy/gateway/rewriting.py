@@ -39,6 +39,19 @@ class Rewriting:
         draft.report = prepared.report
         return prepared
 
+    async def fallback(self, prepared: Prepared, draft: Draft) -> bytes | None:
+        """Return what to send instead where the body is refused; None where there is nothing, or it cannot be made."""
+        if prepared.spare is None:
+            return None
+        try:
+            if len(prepared.body) < _THREAD_FROM:
+                return prepared.fallback
+            return await asyncio.to_thread(lambda: prepared.fallback)
+        except Exception as fault:  # noqa: BLE001  the refusal is the client's then
+            draft.fail_open("fallback", fault)
+            self._journal.failed_open("fallback", fault)
+            return None
+
     def settle(self, prepared: Prepared, draft: Draft) -> None:
         """Tell the rewriter how it went. What the provider says of its cache is noted for every turn."""
         if prepared.commit:

@@ -21,9 +21,10 @@ class Marking:
         self.incoming.append(request)
         self.threads.append(threading.current_thread() is threading.main_thread())
         time.sleep(self.slow if len(request.body) > 2**20 else 0)
+        fallback = request.body if self.fallback == b"" else self.fallback
         return Prepared(
             body=request.body + b" marked",
-            fallback=request.body if self.fallback == b"" else self.fallback,
+            spare=None if fallback is None else lambda: fallback,
             changed=True,
             commit=not request.path.endswith("/count_tokens"),
             report=TurnReport(

@@ -64,7 +64,7 @@ class Unchanged:
     """A rewriter that leaves the body as it is, and knows another one."""
 
     def prepare(self, request):
-        return Prepared(body=request.body, fallback=b"{}", commit=True)
+        return Prepared(body=request.body, spare=lambda: b"{}", commit=True)
 
     def settle(self, prepared, outcome):
         self.outcome = outcome
@@ -82,5 +82,26 @@ def test_an_unchanged_body_is_tried_once_with_its_way_out():
             assert (answer.status, answer.body) == (200, b'{"id":"msg_1"}')
             assert [seen.body for seen in r.provider.seen] == [MESSAGES, b"{}"]
             assert rewriter.outcome.retried_with_fallback
+
+    run(scene())
+
+
+@pytest.mark.parametrize("size", [0, 2**20], ids=["here", "in a thread"])
+def test_a_fallback_that_cannot_be_made_leaves_the_refusal_to_the_client(size):
+    """The fault is counted; nothing is sent a second time."""
+
+    class Failing(Unchanged):
+        def prepare(self, request):
+            return Prepared(body=request.body, spare=lambda: {}["BODY"], commit=True)
+
+    async def scene():
+        async with rig(Failing()) as r:
+            r.provider.play(respond(REFUSED, "400 Bad Request"))
+            answer = await r.ask(post(body=MESSAGES[:-1] + b" " * size + b"}"))
+            assert (answer.status, answer.body) == (400, REFUSED)
+            assert len(r.provider.seen) == 1
+            (turn,) = await r.turns(1)
+            assert turn["failed_open"] == "fallback"
+            assert turn["fault"].startswith("KeyError")
 
     run(scene())
