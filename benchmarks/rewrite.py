@@ -6,12 +6,14 @@
 cache mark moved to the new end. *Core* is `rewrite` and the ledger's commit; *all* is what the gateway does for a
 request before it goes out, with report and expectations. The yardstick is `orjson.loads` and `orjson.dumps` of the
 same body, taken between the turns of the same run; a ratio to it says more than milliseconds on a busy machine.
-CPU time of the process; garbage is collected as it is in service.
+CPU time of the process; garbage is collected as it is in service. The thinking rows are of a model that checks what
+its signed thoughts stand behind.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 from typing import Any
@@ -30,6 +32,7 @@ from proxy.rewrite import rewrite
 from proxy.usage import Usage
 
 SIZES = (50_000, 500_000, 1_000_000, 4_000_000)
+THINKING_SIZE = 1_000_000
 POLICIES = ("transparent", "careful", "default")
 HEADERS = ((b"User-Agent", b"claude-cli/2.0.53 (external, cli)"), (b"X-Api-Key", b"sk-ant-bench"))
 SECONDS_BETWEEN_TURNS = 20.0
@@ -111,9 +114,9 @@ def yardstick(body: bytes) -> float:
     return cpu(lambda: orjson.dumps(orjson.loads(body)))[0]
 
 
-def measure(size: int, policy: str, turns: int, colds: int) -> dict[str, Any]:
+def measure(size: int, policy: str, turns: int, colds: int, *, thinking: bool = False) -> dict[str, Any]:
     """Medians and best values over the turns of one session, each beside the yardstick taken with it."""
-    session = session_of(size)
+    session = session_of(size, thinking=thinking)
     start = len(session.messages)
     for _ in range(turns):
         session.grow()
@@ -133,7 +136,7 @@ def measure(size: int, policy: str, turns: int, colds: int) -> dict[str, Any]:
             found["warm_all"].append(spent[1])
     medians = {name: statistics.median(values) for name, values in found.items()}
     return {
-        "policy": policy,
+        "policy": f"{policy}, thinking" if thinking else policy,
         "bytes": len(bodies[0]),
         "blocks": session.blocks,
         "turns": turns,
@@ -157,14 +160,17 @@ def main() -> None:
         ("body, policy", "blocks", "orjson", "cold", "x", "warm", "best", "x", "worst", "warm all", "x"),
         "cold, warm: rewrite and commit; best and worst of the warm turns; all: everything the gateway does before it sends.",
     )
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     found = []
     for size in sizes:
-        for policy in chosen.policy or POLICIES:
-            one = measure(size, policy, turns, colds)
+        rows = [(policy, False) for policy in chosen.policy or POLICIES]
+        for policy, thinking in (*rows, *([(rows[-1][0], True)] if size == THINKING_SIZE else [])):
+            one = measure(size, policy, turns, colds, thinking=thinking)
             found.append(one)
             median, ratio = one["median_ms"], one["ratio"]
             table.add(
-                f"{one['bytes'] / 1e6:.2f} MB {policy}",
+                f"{one['bytes'] / 1e6:.2f} MB {one['policy']}",
                 one["blocks"],
                 median["orjson"],
                 median["cold"],

@@ -15,6 +15,9 @@ from typing import Any
 import orjson
 
 MODEL = "claude-sonnet-4-5"
+THINKING_MODEL = "claude-opus-5-5"
+"""Checks what its signed thinking stands behind."""
+
 MARK = {"type": "ephemeral"}
 BYTES_PER_BLOCK = 500
 """At 1 MB a body has 2,000 blocks: many small calls, and results of some hundred bytes to some kilobytes."""
@@ -141,13 +144,20 @@ def rounds(rng: random.Random) -> Iterator[tuple[dict[str, Any], dict[str, Any],
         )
 
 
+def thought(rng: random.Random) -> dict[str, Any]:
+    """A thinking block, with a signature as long as they are."""
+    return {"type": "thinking", "thinking": prose(rng, 150), "signature": f"{rng.getrandbits(2000):0500x}"}
+
+
 class Session:
     """A conversation that grows; `turn(n)` is its request number n as bytes.
 
-    `head` is the share of the usual instructions and tools that it carries: 1.0 is some 60 kB.
+    `head` is the share of the usual instructions and tools that it carries: 1.0 is some 60 kB. `thinking`: every
+    answer begins with a signed thought.
     """
 
-    def __init__(self, name: str = "", *, seed: int = 1, head: float = 1.0) -> None:
+    def __init__(self, name: str = "", *, seed: int = 1, head: float = 1.0, thinking: bool = False) -> None:
+        self._thinking = thinking
         self._rng = random.Random(seed)
         self._rounds = rounds(self._rng)
         opening = f"<system-reminder>\nAs you answer the user's questions, you can use the following context:\n# claudeMd\nCodebase and user instructions are shown below.{prose(self._rng, int(2500 * head))}\n</system-reminder>"
@@ -161,7 +171,7 @@ class Session:
             }
         ]
         self._front = {
-            "model": MODEL,
+            "model": THINKING_MODEL if thinking else MODEL,
             "system": system(self._rng, head),
             "tools": tools(self._rng, head),
             "metadata": {"user_id": json.dumps({"account_uuid": "bench", "session_id": name or "one"})},
@@ -175,6 +185,9 @@ class Session:
         """Add rounds until the body has `size` bytes; one where it already has."""
         while True:
             answer, results, blocks = next(self._rounds)
+            if self._thinking:
+                answer["content"].insert(0, thought(self._rng))
+                blocks += 1
             self.messages += (answer, results)
             self.blocks += blocks
             self.size += len(orjson.dumps([answer, results]))
@@ -191,8 +204,8 @@ class Session:
         return orjson.dumps({"model": model, "messages": [*messages[:-1], last], **front})
 
 
-def session_of(size: int, name: str = "", *, seed: int = 1) -> Session:
+def session_of(size: int, name: str = "", *, seed: int = 1, thinking: bool = False) -> Session:
     """A session whose body has about `size` bytes, a third of it at most instructions and tools."""
-    session = Session(name, seed=seed, head=min(1.0, size / 200_000))
+    session = Session(name, seed=seed, head=min(1.0, size / 200_000), thinking=thinking)
     session.grow(size)
     return session
