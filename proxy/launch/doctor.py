@@ -50,7 +50,7 @@ def _asked(agent: str) -> tuple[Recipe, str]:
     """The recipe and the program: of an agent's name, or of any program."""
     known = recipes()
     recipe = recipe_for(agent, known, agent) or recipe_for(agent, known)
-    if recipe is None:
+    if recipe is None or recipe.agent == OTHER:
         return next(one for one in known if one.agent == OTHER), agent
     return recipe, agent if recipe_for(agent, known) is recipe else recipe.programs[0]
 
@@ -82,7 +82,7 @@ class Report:
     """Plain text, folded to the terminal; counts faults."""
 
     def __init__(self, width: int | None) -> None:
-        self._width = max(40, min(width, _WIDEST)) if width is not None else _WIDEST
+        self._width = max(40, min(width, _WIDEST)) if width is not None else None
         self._lines: list[str] = []
         self.faults = 0
 
@@ -106,6 +106,9 @@ class Report:
         return "\n".join(self._lines)
 
     def _add(self, line: str, indent: str) -> None:
+        if self._width is None:  # to a file or a pipe: each can be found as one
+            self._lines.append(line)
+            return
         self._lines += wrap(
             line, self._width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )

@@ -47,7 +47,7 @@ def text(summary: Summary, columns: int | None = None) -> str:
     tally = summary.tally
     head = f"stet: {summary.agent}, {_took(summary.seconds)}"
     if not tally.turns:
-        why = f" ({tally.other} other requests passed)" if tally.other else ""
+        why = f" ({_many(tally.other, 'other request')} passed)" if tally.other else ""
         rows = [("", f"{NOTHING_CAME}{why}{f'; {summary.cure}' if summary.cure else ''}")]
     else:
         head += f", policy {summary.policy}"
@@ -66,9 +66,12 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
         yield "cost", _cost(tally, summary)
     if tally.repaired_turns:
         stages = ", ".join(sorted(tally.repaired))
-        yield "repaired", f"{tally.repaired_turns} requests ({stages})"
+        yield "repaired", f"{_many(tally.repaired_turns, 'request')} ({stages})"
     if tally.reclaimed:
-        yield "reclaimed", f"{tally.reclaimed:,} tokens left out, over {tally.reclaimed_turns} requests"
+        yield (
+            "reclaimed",
+            f"{tally.reclaimed:,} tokens left out, over {_many(tally.reclaimed_turns, 'request')}",
+        )
     if tally.observed:
         yield "observed", _observed(tally)
     if tally.misses:
@@ -77,7 +80,10 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
             "; ".join(f"{count}x {_MISSES.get(why, why)}" for why, count in tally.misses.most_common()),
         )
     if tally.failed_open or tally.fallbacks:
-        yield "faults", f"{tally.failed_open + tally.fallbacks} requests went out as they came, see the log"
+        yield (
+            "faults",
+            f"{_many(tally.failed_open + tally.fallbacks, 'request')} went out unchanged, see the log",
+        )
     if summary.shared:
         yield "note", "the proxy ran before: other agents' requests in this time are counted too"
 
@@ -88,6 +94,10 @@ def _requests(tally: Tally) -> str:
     others = [f"{count} {name}" for name, count in tally.endings.most_common() if name != "ok"]
     said = f"{tally.turns} ({models})" if models else f"{tally.turns}"
     return ", ".join([said, *others])
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _counted(models: Counter[str]) -> str:
@@ -125,7 +135,9 @@ def _money(spent: Cost) -> str:
 
 def _observed(tally: Tally) -> str:
     said = f"nothing was changed; {tally.would_save:,} tokens more would have come from cache (estimated)"
-    return f"{said}, {tally.would_repair} refusals would not have come" if tally.would_repair else said
+    return (
+        f"{said}, {_many(tally.would_repair, 'refusal')} would not have come" if tally.would_repair else said
+    )
 
 
 def _took(seconds: float) -> str:
