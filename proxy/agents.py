@@ -4,17 +4,19 @@ An agent is told by its headers. What it injects (reminders) and what of that ch
 (volatile fields) is known by patterns, so that the rest of the code speaks of reminders and fields, never of an
 agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
 group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
-people and tool results are never searched.
+people and tool results are never searched. Calls that ask for a range of something are known by tool and argument.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, structs
+from msgspec import DecodeError, Meta, Raw, Struct, structs
+from msgspec.json import Decoder
 
 from .conversation import Conversation, Message, Part, Reminder, Role, Source, Text
 from .shipped import config_dir
@@ -23,6 +25,8 @@ from .yamlfile import Document, parse
 Where = Literal["system", "tools", "reminder"]
 Kind = Literal["nonce", "date", "clock", "status", "path", "counter"]
 Announce = Literal["never", "on_change", "human_turn"]
+
+_arguments = Decoder(dict[str, Raw])
 
 
 class ReminderRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +54,15 @@ class VolatileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     announce: Announce = "never"
 
 
+class RangeRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls that ask for a range of something: those of `tools` (names or globs) with one of the `arguments`, or with
+    an argument in whose JSON the pattern that `matching` has for it is found."""
+
+    tools: list[str]
+    arguments: list[str] = []
+    matching: dict[str, str] = {}
+
+
 class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The shape of a file in `config/agents/`."""
 
@@ -60,6 +73,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     attribution: str | None = None
     reminders: list[ReminderRule] = []
     volatile: list[VolatileRule] = []
+    ranges: list[RangeRule] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -67,6 +81,22 @@ class Field(Struct, frozen=True, kw_only=True):
 
     rule: VolatileRule
     pattern: re.Pattern[str]
+
+
+class Range(Struct, frozen=True, kw_only=True):
+    """A range rule, compiled."""
+
+    rule: RangeRule
+    matching: tuple[tuple[str, re.Pattern[str]], ...] = ()
+
+    def fits(self, tool: str, given: Mapping[str, Raw]) -> bool:
+        """Whether a call of `tool` with these arguments asks for a range. A null asks for nothing."""
+        if not any(fnmatchcase(tool, glob) for glob in self.rule.tools):
+            return False
+        named = {name: bytes(value).decode(errors="replace") for name, value in given.items()}
+        return any(named.get(name, "null") != "null" for name in self.rule.arguments) or any(
+            pattern.search(named.get(name, "")) for name, pattern in self.matching
+        )
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -79,10 +109,21 @@ class Agent(Struct, frozen=True, kw_only=True):
     attribution: re.Pattern[str] | None = None
     reminders: tuple[tuple[ReminderRule, re.Pattern[str]], ...] = ()
     fields: tuple[Field, ...] = ()
+    ranges: tuple[Range, ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
         return any(name in headers and pattern.search(headers[name]) for name, pattern in self.detect)
+
+    def asks_for_range(self, tool: str, arguments: bytes) -> bool:
+        """Whether a call with these arguments (a JSON object) wants a range of something, and so just what it got."""
+        if not self.ranges:
+            return False
+        try:
+            given = _arguments.decode(arguments)
+        except DecodeError:
+            return False
+        return any(one.fits(tool, given) for one in self.ranges)
 
     def recognise(self, message: Message) -> Message:
         """The message with injected texts told apart from what people wrote."""
@@ -137,7 +178,11 @@ class Agents:
         generic = next((agent for agent in compiled if agent.name == "generic"), Agent())
         generic = structs.replace(generic, name="")
         special = [
-            structs.replace(agent, fields=merged(agent.fields, generic.fields))
+            structs.replace(
+                agent,
+                fields=merged(agent.fields, generic.fields),
+                ranges=(*agent.ranges, *generic.ranges),
+            )
             for agent in compiled
             if agent.name != "generic"
         ]
@@ -182,6 +227,16 @@ def compile_agent(document: Document) -> Agent:
         fields=tuple(
             Field(rule=rule, pattern=regex(rule.pattern, "volatile", at, "pattern", value=True))
             for at, rule in enumerate(file.volatile)
+        ),
+        ranges=tuple(
+            Range(
+                rule=rule,
+                matching=tuple(
+                    (name, regex(pattern, "ranges", at, "matching", name))
+                    for name, pattern in rule.matching.items()
+                ),
+            )
+            for at, rule in enumerate(file.ranges)
         ),
     )
 

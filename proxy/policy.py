@@ -19,7 +19,18 @@ from .agents import Agent, Field, VolatileRule, merged
 from .errors import PolicyError, StetError
 from .identity import digest
 from .shipped import config_dir, read_shipped
-from .stages import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
+from .stages import (
+    balance,
+    breakpoints,
+    encoding,
+    externalize,
+    label,
+    normalize,
+    reasoning,
+    relocate,
+    stale,
+    steady,
+)
 from .yamlfile import Document, parse, read, schema, suggestion
 
 Off = Literal["off"]
@@ -32,6 +43,7 @@ STAGES = (
     "reasoning",
     "label",
     "relocate",
+    "externalize",
     "stale",
     "breakpoints",
 )
@@ -47,6 +59,7 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning: reasoning.Config | Off = "off"
     label: label.Config | Off = "off"
     relocate: relocate.Config | Off = "off"
+    externalize: externalize.Config | Off = "off"
     stale: stale.Config | Off = "off"
     breakpoints: breakpoints.Config | Off = "off"
 
@@ -64,6 +77,7 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning: reasoning.Config | Off | None = None
     label: label.Config | Off | None = None
     relocate: relocate.Config | Off | None = None
+    externalize: externalize.Config | Off | None = None
     stale: stale.Config | Off | None = None
     breakpoints: breakpoints.Config | Off | None = None
 
@@ -246,6 +260,8 @@ def _checked(document: Document) -> PolicyFile:
         if isinstance(table.relocate, relocate.Config):
             for at, rule in enumerate(table.relocate.rules):
                 _check_rule(document, (*place, "relocate", "rules", at), rule)
+        if isinstance(table.externalize, externalize.Config):
+            _check_shares(document, (*place, "externalize"), table.externalize)
         if isinstance(table.stale, stale.Config) and table.balance == "off":
             raise document.error(
                 (*place, "stale"), "`stale` needs `balance`: a placeholder stands for the result of a call"
@@ -256,6 +272,16 @@ def _checked(document: Document) -> PolicyFile:
                 ("when", at), "an entry of `when` needs a condition: upstream, agent or model"
             )
     return file
+
+
+def _check_shares(document: Document, place: tuple[str | int, ...], config: externalize.Config) -> None:
+    stays = config.head + config.tail + config.errors
+    if 2 * stays > config.least:
+        raise document.error(
+            place,
+            f"`head`, `tail` and `errors` are {stays} bytes together: at most half of the lowest threshold "
+            f"({config.least}) may stay",
+        )
 
 
 def _check_rule(document: Document, place: tuple[str | int, ...], rule: VolatileRule) -> None:

@@ -39,6 +39,7 @@ from .policy import Policy, Stages, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, replay
 from .runs import Run, follow, runs
+from .spool import Spooled
 from .stages import ORDER, Facts, View, breakpoints
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
@@ -50,8 +51,10 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     `body` is the client's own object where nothing was to be done. `fallback` is what goes out instead if this
     body is refused for its structure: the client's, or, where thinking is bound to what was sent before, the
     client's without signed thinking [A45 A47]; ours without it where the client's would be refused anyway. `read`: the conversation as the client wrote it; `sent`: as it
-    goes out. `broken`: a law that did not hold, so that the fallback is what is sent. `spare`: what the fallback is
-    made of, `bound`: the dialect that takes signed thinking out of it, None where it is the fallback itself.
+    goes out. `spooled`: what must be kept before the body is sent, for it says where; where that cannot be done, ask
+    again without a spool in the facts. `broken`: a law that did not hold, so that the fallback is what is sent.
+    `spare`: what the fallback is made of, `bound`: the dialect that takes signed thinking out of it, None where it is
+    the fallback itself.
     """
 
     body: bytes
@@ -59,6 +62,7 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     bound: Dialect | None = None
     edits: tuple[Edit, ...] = ()
     held: tuple[Held, ...] = ()
+    spooled: tuple[Spooled, ...] = ()
     commit: Commit | None = None
     policy: Policy
     read: Conversation | None = None
@@ -167,6 +171,7 @@ class _Staged(Struct, frozen=True, kw_only=True):
     passing: tuple[Edit, ...]
     promises: tuple[Promise, ...]
     held: tuple[Held, ...]
+    spooled: tuple[Spooled, ...]
     reach: int
     batched: bool
 
@@ -176,6 +181,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
     lasting, passing = [*kept.edits], list[Edit]()
     promises: list[Promise] = []
     held: list[Held] = []
+    spooled: list[Spooled] = []
     for stage in ORDER:
         if stage is breakpoints:
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
@@ -185,6 +191,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
             continue
         proposal = stage.propose(view, config)
         held += proposal.held
+        spooled += proposal.spooled
         promises += proposal.promises
         conversation, done = apply(view.conversation, _changing(view, proposal.promises), view.start)
         lasting += done
@@ -203,6 +210,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
         passing=tuple(passing),
         promises=tuple(map(_lean, promises)),
         held=tuple(held),
+        spooled=tuple(spooled),
         reach=reach,
         batched=any(edit.committed for promise in promises for edit in promise.edits),
     )
@@ -268,6 +276,7 @@ def _closed(
     if commit is not None and bare and _met(passage, dialect, facts, content=content):
         shown["spare"] = written
         commit = structs.replace(commit, recovers=True)
+    shown["spooled"] = staged.spooled
     return Rewrite(body=written, edits=edits, commit=commit, sent=sent, **shown)  # type: ignore[arg-type]  # same names
 
 

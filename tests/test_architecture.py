@@ -13,7 +13,7 @@ ORDER = [
     {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "jsonarray", "shipped", "images"},
     {"conversation", "memo", "rules", "runs"},
     {"identity", "edits", "usage", "streamusage", "answer", "models", "tokens", "agents", "wellformed"},
-    {"ledger", "branch", "recall", "economics"},
+    {"ledger", "branch", "recall", "economics", "spool"},
     {"stages", "dialects"},
     {"policy", "passage", "replay"},
     {"rewrite", "outline"},
@@ -44,6 +44,7 @@ PURE = {
     "dialects",
     "rawjson",
     "memo",
+    "spool",
 }
 """The core: a function of its arguments. Time and state of the world come in as facts."""
 

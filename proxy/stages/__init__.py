@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import balance, breakpoints, encoding, label, normalize, reasoning, relocate, stale, steady
+from . import (
+    balance,
+    breakpoints,
+    encoding,
+    externalize,
+    label,
+    normalize,
+    reasoning,
+    relocate,
+    stale,
+    steady,
+)
 from .view import Facts, Proposal, Region, Stage, View
 
-# Room: media behind reasoning; inject and externalize behind relocate; compact and budget behind stale.
+# Room: media behind reasoning; inject behind relocate; compact and budget behind stale.
 ORDER: tuple[Stage[Any], ...] = (
     encoding,
     normalize,
@@ -20,6 +31,7 @@ ORDER: tuple[Stage[Any], ...] = (
     reasoning,
     label,
     relocate,
+    externalize,
     stale,
     breakpoints,
 )

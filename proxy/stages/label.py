@@ -15,11 +15,12 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from ..conversation import Role, ToolCall, ToolResult
+from ..conversation import ToolResult
 from ..edits import Edit, Replace, target_of
 from ..errors import BodyError
 from ..identity import digest
 from ..rawjson import closed_array, closed_object, encoded, is_array, items, members
+from .results import latest_calls
 from .view import Proposal, Region, View, causal, weight
 
 NAME = "label"
@@ -39,28 +40,17 @@ def propose(view: View, config: Config) -> Proposal:
     if not config.untrusted:
         return Proposal()
     edits: list[Edit] = []
-    tools = _tools(view)
+    calls = latest_calls(view)
     for _, part, region in view.fresh():
         if region is not Region.NEW or not isinstance(part, ToolResult) or part.server:
             continue
-        tool = tools.get(part.call_id, "")
+        call = calls.get(part.call_id)
+        tool = call.name if call is not None else ""
         if any(fnmatchcase(tool, glob) for glob in config.untrusted):
             framed = _framed(part, tool)
             if framed is not None:
                 edits.append(_edit(part, framed))
     return causal(NAME, edits)
-
-
-def _tools(view: View) -> dict[str, str]:
-    """Tool names by call id, of the last answers alone: results stand behind their calls."""
-    messages = view.conversation.messages
-    begin = max(0, min(view.start, view.conversation.last(Role.ASSISTANT)) - 1)
-    return {
-        part.id: part.name
-        for message in messages[begin:]
-        for part in message.parts
-        if isinstance(part, ToolCall)
-    }
 
 
 def _edit(part: ToolResult, framed: bytes) -> Replace:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import ToolCall, ToolResult
+from ..conversation import Role, ToolCall, ToolResult
 from ..economics import weight
 from ..models import ModelFacts
 from ..runs import Run, runs
@@ -128,6 +128,13 @@ def _heavier(run: Run, model: ModelFacts) -> Callable[[int], int]:
                 places.append(at)
                 sums.append(sums[-1] + more)
     return lambda place: sums[bisect_right(places, place) - 1]
+
+
+def latest_calls(view: View) -> dict[str, ToolCall]:
+    """The calls of the last answers by id: the results of a request stand behind their calls."""
+    messages = view.conversation.messages
+    begin = max(0, min(view.start, view.conversation.last(Role.ASSISTANT)) - 1)
+    return {call.id: call for message in messages[begin:] for call in message.tally.calls}
 
 
 def main_argument(call: ToolCall) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from ..conversation import Conversation, Part, Reminder
 from ..edits import Edit, Held, Target, target_of
 from ..models import ModelFacts
 from ..rules import Rules
+from ..spool import Spool, Spooled
 
 
 class Region(Enum):
@@ -36,7 +37,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     `now`: wall-clock seconds at the request's start. `tenant`: who pays, as bytes that are no key. `scale`:
     the provider's tokens per estimated token, learned from its usage. `session`: what names the session, ""
-    where nothing does. `strict`: a broken law raises instead of falling back.
+    where nothing does. `spool`: where huge outputs can be put, None where there is none (or it is full). `strict`: a
+    broken law raises instead of falling back.
     """
 
     now: float
@@ -46,6 +48,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     session: str = ""
     agent: Agent = Agent()
     scale: float = 1.0
+    spool: Spool | None = None
     strict: bool = False
 
 
@@ -97,13 +100,15 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """What a stage wants.
 
     `promises` are applied now and remembered; `edits` are applied now and decided anew each time (marks, and
-    what follows from `frozen`). `frozen` replaces what the ledger holds of it. `held`: wanted, but not now.
+    what follows from `frozen`). `frozen` replaces what the ledger holds of it. `held`: wanted, but not now. `spooled`:
+    what must be kept before what it proposes is sent.
     """
 
     edits: tuple[Edit, ...] = ()
     promises: tuple[Promise, ...] = ()
     held: tuple[Held, ...] = ()
     frozen: Frozen | None = None
+    spooled: tuple[Spooled, ...] = ()
 
 
 NOTHING = Proposal()

@@ -24,6 +24,7 @@ from proxy.simulator import validate as checks
 from proxy.simulator.arrival import read
 from proxy.simulator.refusal import Refusal
 from proxy.simulator.reply import Block
+from proxy.spool import Spool
 from proxy.stages import Facts
 from proxy.usage import Usage, anthropic_usage
 
@@ -33,6 +34,7 @@ HEADERS = (
     ("x-api-key", "sk-test"),
     ("content-type", "application/json"),
 )
+SPOOL = Spool(key=b"greenhouse", directory="/var/spool/stet", url="http://127.0.0.1:8787")
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
 
@@ -114,8 +116,8 @@ class Driver:
         self.events: list[Event] = []
         self.provider = Provider(Settings(binding="error", hash_billing_header=world.upstream != "anthropic"))
 
-    def facts(self, now: float, session: str, model: str) -> Facts:
-        """What the world says about a request."""
+    def facts(self, now: float, session: str, model: str, *, full: bool = False) -> Facts:
+        """What the world says about a request; `full`: nothing more can be put into the spool."""
         headers = {"user-agent": "claude-cli/2.1.114"} if self.world.agent == "claude-code" else {}
         return Facts(
             now=now,
@@ -124,6 +126,7 @@ class Driver:
             upstream=self.upstream,
             session=session,
             agent=agents().of(headers),
+            spool=None if full else SPOOL,
         )
 
     def send(
@@ -137,9 +140,10 @@ class Driver:
         who: int = 0,
         overloaded: bool = False,
         past: bool = False,
+        full: bool = False,
     ) -> Sent:
         """Rewrite a request, commit it, and ask the provider; its answer is not settled yet. `past` us it goes raw."""
-        facts = self.facts(now, session, model)
+        facts = self.facts(now, session, model, full=full)
         made, ticket = (None, None) if past else once(self.ledger, self.world, body, facts)
         out = body if made is None else made.body
         sent = Sent(body=body, facts=facts, who=who, rewrite=made, out=out, ticket=ticket)

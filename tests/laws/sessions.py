@@ -92,6 +92,7 @@ class Step(Struct, frozen=True, kw_only=True):
     shown: Shown = Shown()
     answer: tuple[int, ...] = (0,)
     fate: str = "ok"
+    full: bool = False
 
 
 styles = st.builds(
@@ -144,6 +145,7 @@ def steps(
         shown=surroundings(tools),
         answer=st.lists(st.integers(3 if busy else 0, 9), min_size=1, max_size=4).map(tuple),
         fate=st.one_of(st.just("ok"), st.sampled_from(fates)),
+        full=st.sampled_from((False, False, False, True)),
     )
 
 
@@ -189,6 +191,7 @@ class Session:
             who=step.who,
             overloaded=step.fate == "overloaded",
             past=past,
+            full=step.full,
         )
         late, self.slow = self.slow, None
         if late is not None:
