@@ -130,6 +130,16 @@ def _serve_parser(commands: Any) -> None:
         "--drain", metavar="SECONDS", help="time for answers under way when stopping (default 60)"
     )
     serve.add_argument(
+        "--spool", metavar="DIR|off", help="where huge outputs are kept (default: spool in the state directory)"
+    )
+    serve.add_argument(
+        "--spool-path",
+        metavar="DIR|off",
+        help="where agents find that directory (default: at the same path, where they connect over loopback)",
+    )
+    serve.add_argument("--spool-size", metavar="SIZE", help="most that is kept (default 512MiB)")
+    serve.add_argument("--spool-age", metavar="SECONDS", help="how long an output is kept (default 30d)")
+    serve.add_argument(
         "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
     )
     serve.add_argument("--config", metavar="FILE", type=Path, help="server file with any of these settings")
@@ -159,7 +169,10 @@ def _serve(given: argparse.Namespace) -> int:
 
     flags = {
         name: getattr(given, name)
-        for name in ("listen", "admin", "policy", "state", "mode", "log", "max_body", "drain")
+        for name in (
+            *("listen", "admin", "policy", "state", "mode", "log", "max_body", "drain"),
+            *("spool", "spool_path", "spool_size", "spool_age"),
+        )
     }
     flags |= {
         "upstreams": given.upstream,

@@ -23,6 +23,7 @@ from .metrics import Metrics
 from .relay import exact_headers
 from .rewriting import Rewriting
 from .settings import Settings
+from .spool import SpoolDirectory
 from .upstream import MAX_HEADER, UpstreamClient
 from .values import Address
 
@@ -42,7 +43,7 @@ class Gateway:
 
     Without a rewriter every body passes unchanged and is only metered. `stream` takes the log (standard error by
     default), `env` stands for the environment's proxy and certificate variables, `clock` for the wall clock: seconds
-    since the epoch, by which a cache is taken to be warm or cold.
+    since the epoch, by which a cache is taken to be warm or cold. Out of `spool` agents may read what it keeps.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class Gateway:
         stream: TextIO | None = None,
         env: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
+        spool: SpoolDirectory | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.journal = Journal(make_logger(settings.log, stream), self.metrics)
         self._upstreams = UpstreamClient(settings.upstreams, env)
         rewriting = Rewriting(rewriter or PassThrough(), self.journal)
-        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock)
+        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock, spool)
         self._admin = Admin(settings, self.journal)
         self._busy: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -183,13 +185,14 @@ async def serve(
     ready: Callable[[Gateway], None] | None = None,
     stopping: Callable[[Gateway], None] | None = None,
     stream: TextIO | None = None,
+    spool: SpoolDirectory | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal cuts the drain short.
 
     `ready` is called once both listeners are up, `stopping` at the first signal. Raises SettingsError where the
     listeners cannot be.
     """
-    gateway = Gateway(settings, rewriter, stream=stream)
+    gateway = Gateway(settings, rewriter, stream=stream, spool=spool)
     asked = [asyncio.Event(), asyncio.Event()]
 
     def ask() -> None:
@@ -222,6 +225,7 @@ def run(
     *,
     ready: Callable[[Gateway], None] | None = None,
     stopping: Callable[[Gateway], None] | None = None,
+    spool: SpoolDirectory | None = None,
 ) -> None:
     """Run `serve` in a loop of its own, on uvloop where it is installed."""
     try:
@@ -231,4 +235,4 @@ def run(
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(settings, rewriter, ready=ready, stopping=stopping))
+        runner.run(serve(settings, rewriter, ready=ready, stopping=stopping, spool=spool))

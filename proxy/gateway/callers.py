@@ -1,7 +1,9 @@
-"""Who asks: the account that pays, as a digest and never a key, and what a body says of its user and model."""
+"""Who asks: the account that pays, as a digest and never a key, what a body says of its user and model, and where the
+client thinks we are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -66,3 +68,17 @@ def tenant(headers: RawHeaders, account: str, upstream: str) -> bytes:
         ).startswith(_ROTATING):
             return digest(b"key", secret)
     return digest(b"upstream", upstream.encode())
+
+
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+
+
+def reached_at(headers: Mapping[str, str]) -> str:
+    """The base URL that the client reaches us at, by its own words (names in lower case); "" where it says none.
+
+    It is told to this client alone.
+    """
+    host = headers.get("host", "")
+    if not _HOST.fullmatch(host):
+        return ""
+    return f"{'https' if headers.get('x-forwarded-proto', '').lower() == 'https' else 'http'}://{host}"

@@ -33,8 +33,9 @@ from ..stages import Facts
 from ..tokens import Calibration
 from ..turns import Miss, TurnReport
 from ..usage import Usage
-from .callers import tenant, text_of, user_of
+from .callers import reached_at, tenant, text_of, user_of
 from .exchange import Incoming, Outcome, Prepared
+from .spool import SpoolDirectory
 
 COUNTING = ("/count_tokens",)
 """Requests that ask what a body would cost: rewritten alike, remembered by nobody [A70]."""
@@ -65,8 +66,11 @@ class Conversations:
         mode: Literal["apply", "observe"] = "apply",
         upstreams: Mapping[str, str] | None = None,
         strict: bool = False,
+        spool: SpoolDirectory | None = None,
     ) -> None:
-        """`upstreams` maps an upstream's name to its URL, from which its profile follows unless it is named."""
+        """`upstreams` maps an upstream's name to its URL, from which its profile follows unless it is named. `spool` is
+        where huge outputs are kept.
+        """
         self.policies = policies
         self.models = models or Models.load()
         self.agents = agents or Agents.load()
@@ -75,6 +79,7 @@ class Conversations:
         self._observes = mode == "observe"
         self._urls = dict(upstreams or {})
         self._strict = strict
+        self.spool = spool
         self._lock = threading.Lock()
         self._rewritten: OrderedDict[bytes, None] = OrderedDict()
         self._counted: OrderedDict[bytes, Usage] = OrderedDict()
@@ -123,6 +128,9 @@ class Conversations:
             if counting or made.commit is None:
                 ticket = None
                 break
+            if not self._kept(made):
+                facts = structs.replace(facts, spool=None)
+                continue
             with self._lock:
                 if not self.ledger.conflicts(made.commit):
                     self.ledger.keep_policy(made.policy.digest, made.policy.encoded)
@@ -142,7 +150,9 @@ class Conversations:
             changed=body is not request.body,
             commit=ticket is not None,
             report=self._reported(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
-            memo=_Memo(rewrite=made, ticket=ticket, facts=facts, expected=foreseen),
+            memo=_Memo(
+                rewrite=structs.replace(made, spooled=()), ticket=ticket, facts=facts, expected=foreseen
+            ),
             fault=LawError(made.broken) if made.broken else None,
             would_repair=self._observes and any(edit.required for edit in made.edits),
             ask_usage=self._may_ask(dialect, made, facts),
@@ -152,6 +162,12 @@ class Conversations:
         """Whether a stream may be asked for its usage: not where nothing at all is to be changed."""
         idle = self._observes or made.policy.idle
         return dialect.name == "openai_chat" and facts.model.include_usage and not idle
+
+    def _kept(self, made: Rewrite) -> bool:
+        """Whether all is kept that the body says is: before it is sent, or it would speak of what is not there."""
+        return (
+            not made.spooled or self._observes or (self.spool is not None and self.spool.hold(made.spooled))
+        )
 
     def _reported(self, made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> TurnReport:
         report = _report(made, facts, foreseen, turn=turn)
@@ -209,6 +225,7 @@ class Conversations:
             session=session or user.session_id,
             agent=agent,
             scale=self.calibration.scale(model.model, 1.0),
+            spool=self.spool.seen_from(reached_at(headers)) if self.spool is not None else None,
             strict=self._strict,
         )
 

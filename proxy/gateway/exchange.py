@@ -107,7 +107,7 @@ class Rewriter(Protocol):
     """
 
     def prepare(self, request: Incoming) -> Prepared:
-        """Return what to send for `request`. Pure CPU: no IO."""
+        """Return what to send for `request`. CPU, and what must be on disk before it is sent."""
         ...
 
     def settle(self, prepared: Prepared, outcome: Outcome) -> Miss | None:

@@ -27,6 +27,8 @@ from .rewriting import Rewriting
 from .routes import Route, misnamed, route
 from .settings import Settings
 from .shapes import error_body
+from .spool import SpoolDirectory
+from .spooled import PATH, shown_path, spooled
 from .tunnel import Tunnels
 from .upstream import Call, Reply, UpstreamClient
 
@@ -41,6 +43,7 @@ class Handler:
         upstreams: UpstreamClient,
         journal: Journal,
         clock: Callable[[], float] = time.time,
+        spool: SpoolDirectory | None = None,
     ) -> None:
         self._settings = settings
         self._rewriting = rewriting
@@ -49,10 +52,12 @@ class Handler:
         self._clock = clock
         self._asking = Asking()
         self.tunnels = Tunnels(upstreams, journal, clock)
+        self._spool = spool
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
-        draft = Draft(request.method, request.raw_path.partition("?")[0], self._clock())
+        path = request.raw_path.partition("?")[0]
+        draft = Draft(request.method, shown_path(path), self._clock())
         self._journal.metrics.in_flight(1)
         try:
             return await self._serve(request, draft)
@@ -88,6 +93,8 @@ class Handler:
             return self._own_answer(
                 draft, refused.status, refused.message, refused.error_type, close=refused.close
             )
+        if self._spool is not None and target.startswith(PATH):
+            return await self._kept(request, self._spool, draft)
         if draft.path == "/" and request.method != "HEAD":  # a HEAD asks whether the provider is there
             return self._own_answer(draft, 404, _hello(settings.upstreams), "not_found")
         wrong = misnamed(target, settings.upstreams)
@@ -229,6 +236,14 @@ class Handler:
         seen = await reply.peek(LONGEST_REFUSAL)
         draft.refusal = structural_class(reply.status, plain(seen, reply.headers))
         return draft.refusal is not None
+
+    async def _kept(self, request: web.Request, spool: SpoolDirectory, draft: Draft) -> web.Response:
+        """Give out of the spool. No provider has to do with it."""
+        draft.route = None
+        response = await spooled(request, request.raw_path.partition("?")[0], spool)
+        draft.status = response.status
+        draft.end("passed" if response.status == 200 else "rejected")
+        return response
 
     def _unreachable(self, draft: Draft, fault: UpstreamError) -> web.Response:
         draft.end("unreachable")

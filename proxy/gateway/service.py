@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, TextIO
 
-from ..errors import StetError
+from ..errors import StetError, StoreError
 from ..models import Models
 from ..policy import load_policy
 from ..stores.sqlite import SqliteStore
@@ -22,6 +22,9 @@ from .conversations import Conversations
 from .log import make_logger
 from .reload import watch
 from .settings import Settings, resolve, strangers
+from .spool import Bounds, SpoolDirectory
+
+_TIDY_S = 3600.0
 
 _INDENT = " " * 15
 """Where a folded line of the banner goes on: behind the name of an agent."""
@@ -44,13 +47,21 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
     def ready(gateway: Gateway) -> None:
         voice.started(gateway, profiles)
         watching.append(asyncio.ensure_future(watch(settings.policy, rewriter, gateway.journal.logger)))
+        if rewriter.spool is not None:
+            watching.append(asyncio.ensure_future(_tidy(rewriter.spool)))
         # What a conversation is remembered by are immutable values without cycles, and many: looking through all of
         # them for cycles every few requests would hold up whatever streams meanwhile.
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
 
     try:
-        run(settings, rewriter, ready=ready, stopping=lambda gateway: voice.stopping(gateway.answering))
+        run(
+            settings,
+            rewriter,
+            ready=ready,
+            stopping=lambda gateway: voice.stopping(gateway.answering),
+            spool=rewriter.spool,
+        )
     finally:
         if store is not None:
             store.close()
@@ -76,9 +87,31 @@ def build(
         models=table,
         store=store,
         mode=settings.mode,
+        spool=_spool(settings, warn),
         upstreams={name: upstream.url for name, upstream in settings.upstreams.items()},
     )
     return rewriter, store
+
+
+def _spool(settings: Settings, warn: Callable[[StetError], None]) -> SpoolDirectory | None:
+    """The spool; None, with a warning, where its secret cannot be had."""
+    directory = settings.spool_directory
+    if directory is None:
+        return None
+    state = None if settings.state in ("", "memory") else Path(settings.state)
+    bounds = Bounds(bytes=settings.spool_size, age_s=settings.spool_age)
+    try:
+        return SpoolDirectory(directory, state, warn, shown=settings.spool_shown, bounds=bounds)
+    except StoreError as fault:
+        warn(fault)
+        return None
+
+
+async def _tidy(spool: SpoolDirectory) -> None:
+    """What is too old leaves, also while nobody asks for anything."""
+    while True:
+        await asyncio.to_thread(spool.purge)
+        await asyncio.sleep(_TIDY_S)
 
 
 class Voice:

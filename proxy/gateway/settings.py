@@ -31,7 +31,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `max_body` is in bytes, plain or compressed; `drain` in seconds. `allowed_hosts` are names a `Host` header may
     carry beside loopback names and addresses; `*` allows any. `state` is a directory or `memory`. `policy` is a
-    file or the name of a shipped one.
+    file or the name of a shipped one. `spool` is the directory for huge outputs, `spool_path` where agents see it, each
+    "" for what follows from the other settings, or `off`; `spool_size` is in bytes, `spool_age` in seconds.
     """
 
     listen: Address = Address("127.0.0.1", 8787)
@@ -47,6 +48,27 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_body: int = 64 * 1024 * 1024
     drain: float = 60.0
     websocket: Literal["refuse", "tunnel"] = "refuse"
+    spool: str = ""
+    spool_path: str = ""
+    spool_size: int = 512 * 1024 * 1024
+    spool_age: float = 30 * 86400.0
+
+    @property
+    def spool_directory(self) -> Path | None:
+        """Where huge outputs are kept: beside the ledger, unless it is said otherwise; None for nowhere."""
+        if self.spool == "off" or (not self.spool and self.state in ("", "memory")):
+            return None
+        return Path(self.spool or Path(self.state) / "spool").absolute()
+
+    @property
+    def spool_shown(self) -> str:
+        """The path at which agents find them, "" where they do not.
+
+        Who reaches us over loopback mostly shares the disk; a container beside us does not, and `off` says so.
+        """
+        if self.spool_path:
+            return "" if self.spool_path == "off" else self.spool_path
+        return str(self.spool_directory) if self.spool_directory is not None and self.listen.loopback else ""
 
     def __repr__(self) -> str:
         """Everything but the token."""
@@ -70,6 +92,10 @@ class FileSettings(Struct, frozen=True):
     max_body: int | str | None = None
     drain: int | float | str | None = None
     websocket: Literal["refuse", "tunnel"] | None = None
+    spool: str | None = None
+    spool_path: str | None = None
+    spool_size: int | str | None = None
+    spool_age: int | float | str | None = None
 
 
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
@@ -86,6 +112,10 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "max_body": values.size,
     "drain": values.duration,
     "websocket": values.one_of("refuse", "tunnel"),
+    "spool": values.folder,
+    "spool_path": values.folder,
+    "spool_size": values.size,
+    "spool_age": values.duration,
 }
 """Every setting by name; its variable is `STET_NAME`, its key in the file the name itself."""
 
@@ -184,7 +214,7 @@ def _parsed(parse: Callable[[Any], Any], value: Any, place: str | tuple[Document
 
 def _beside(file: Path | None, name: str, written: Any) -> Any:
     """A relative path in the file is relative to the file; a bare word is a name (`default`, `memory`)."""
-    if file is None or name not in {"policy", "state"} or not isinstance(written, str):
+    if file is None or name not in {"policy", "state", "spool"} or not isinstance(written, str):
         return written
     is_path = "/" in written or written.endswith((".yaml", ".yml"))
     return str(file.parent / Path(written).expanduser()) if is_path else written

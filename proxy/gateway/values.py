@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,8 +114,8 @@ def admin(value: Any) -> Address | None:
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)(i?)b?", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def size(value: Any) -> int:
@@ -211,6 +212,12 @@ def one_of(*words: str) -> Callable[[Any], str]:
         return word
 
     return choose
+
+
+def folder(value: Any) -> str:
+    """A directory, or `off`."""
+    written = text(value)
+    return "off" if written.lower() == "off" else str(Path(written).expanduser())
 
 
 def text(value: Any) -> str:
