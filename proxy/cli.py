@@ -30,6 +30,7 @@ from .ledger import Ledger
 from .models import Models
 from .outline import outline
 from .rewrite import Rewrite, rewrite
+from .spool import Spool
 from .stages import Facts
 from .tokens import estimate, exact
 
@@ -130,7 +131,9 @@ def _serve_parser(commands: Any) -> None:
         "--drain", metavar="SECONDS", help="time for answers under way when stopping (default 60)"
     )
     serve.add_argument(
-        "--spool", metavar="DIR|off", help="where huge outputs are kept (default: spool in the state directory)"
+        "--spool",
+        metavar="DIR|off",
+        help="where huge outputs are kept (default: spool in the state directory)",
     )
     serve.add_argument(
         "--spool-path",
@@ -230,7 +233,8 @@ def _schema(given: argparse.Namespace) -> int:
 
 def _explain(given: argparse.Namespace) -> int:
     body = _input(given.body)
-    explanation = explain(_rewritten(given, body, Ledger()), body, _counted)
+    spool = Spool(key=b"explain", url="http://127.0.0.1:8787")  # nothing is kept, and nothing sent
+    explanation = explain(_rewritten(given, body, Ledger(), spool), body, _counted)
     if given.json:
         print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
     else:
@@ -250,7 +254,7 @@ def _rewrite(given: argparse.Namespace) -> int:
     body = sys.stdin.buffer.read()
     ledger, close = _ledger(given.state)
     try:
-        made = _rewritten(given, body, ledger)
+        made = _kept(given, body, ledger)
         if made.commit is not None and given.state:
             ledger.keep_policy(made.policy.digest, made.policy.encoded)
             # Nobody tells us how the request went; whoever pipes bodies through sends them.
@@ -264,16 +268,37 @@ def _rewrite(given: argparse.Namespace) -> int:
     return 0
 
 
+def _kept(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrite:
+    """The rewrite, with what it takes out kept under the state directory; nothing is taken out where that fails."""
+    if given.state:
+        from .gateway.spool import SpoolDirectory  # noqa: PLC0415  only where state is asked for
+
+        state = Path(given.state).absolute()
+        try:
+            directory = SpoolDirectory(state / "spool", state, _warn, shown=str(state / "spool"))
+        except StetError as fault:
+            _warn(fault)
+        else:
+            made = _rewritten(given, body, ledger, directory.seen_from(""))
+            if not made.spooled or directory.hold(made.spooled):
+                return made
+    return _rewritten(given, body, ledger, None)
+
+
+def _warn(fault: StetError) -> None:
+    print(f"stet: warning: {fault}", file=sys.stderr)
+
+
 def _ledger(state: str | None) -> tuple[Ledger, Callable[[], None]]:
     if not state:
         return Ledger(), lambda: None
     from .stores.sqlite import SqliteStore  # noqa: PLC0415  only where state is asked for
 
-    store = SqliteStore(Path(state), warn=lambda fault: print(f"stet: warning: {fault}", file=sys.stderr))
+    store = SqliteStore(Path(state), warn=_warn)
     return Ledger(store), store.close
 
 
-def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrite:
+def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Spool | None) -> Rewrite:
     dialect = DIALECTS[given.dialect]
     models = Models.load()
     agents = Agents.load()
@@ -288,7 +313,9 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger) -> Rewrit
     opened = dialect.open(body)
     name = dict(opened.envelope).get("model")
     model = models.facts(profile, msgspec.json.decode(name, type=str) if name is not None else "")
-    facts = Facts(now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent)
+    facts = Facts(
+        now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent, spool=spool
+    )
     chosen = policies.load_policy(given.policy).choose(profile, agent.name, model.model)
     return rewrite(body, dialect, chosen, ledger, facts)
 

@@ -33,16 +33,16 @@ NAME = "externalize"
 
 # The model reads these. Changing a word invalidates the caches of prompts sent from then on with another one.
 NOTE = (
-    "[Note on this output: it has {lines} lines, {size} bytes. To save space, {what} left out here and the end follows "
-    "below; nothing else was changed. The whole output is kept for a while, to be read again where needed:\n"
+    "[Note on this output ({lines} lines, {size} bytes): to save space, {what} left out here; the end follows below, and "
+    "nothing else was changed. The whole output is kept for a while, to be read again where needed:\n"
     "{ways}\n{errors}End of the note.]"
 )
-FILE = "- file {path} (read it in ranges of lines)"
-ADDRESS = "- GET {url}?lines={first}-{last} (other ranges alike; bytes=A-B where lines are very long)"
+FILE = "- file {path} (read it in ranges)"
+ADDRESS = "- GET {url}?{range} (other ranges alike, lines=A-B or bytes=A-B)"
 ERRORS = "Left out, but looking like errors ({shown} of {alike}), with their line numbers:\n{lines}\n"
 
-RANGE_LINES = 200
-"""Lines that the example of a range asks for."""
+RANGE_LINES, RANGE_BYTES = 200, 20_000
+"""What the example of a range asks for."""
 
 Threshold = Annotated[int, Meta(ge=2048, le=100_000_000)]
 Share = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -204,16 +204,16 @@ def shortened(kept: Excerpt, spool: Spool, handle: str) -> str:
     if spool.directory:
         ways.append(FILE.format(path=spool.file(handle)))
     if spool.url:
-        last = min(kept.last, kept.first + RANGE_LINES - 1)
-        ways.append(ADDRESS.format(url=spool.address(handle), first=kept.first, last=last))
+        ways.append(ADDRESS.format(url=spool.address(handle), range=_example(kept)))
     errors = ERRORS.format(
         shown=len(kept.errors),
         alike=kept.alike,
         lines="\n".join(f"{number}: {line}" for number, line in kept.errors),
     )
-    what = f"lines {kept.first} to {kept.last} are" if kept.first < kept.last else f"line {kept.first} is"
     if kept.cut:
-        what = f"all but the beginning and the end of {what.removesuffix(' are').removesuffix(' is')} is"
+        what = "the middle is"
+    else:
+        what = f"lines {kept.first} to {kept.last} are" if kept.first < kept.last else f"line {kept.first} is"
     note = NOTE.format(
         lines=kept.lines,
         size=kept.size,
@@ -222,3 +222,11 @@ def shortened(kept: Excerpt, spool: Spool, handle: str) -> str:
         errors=errors if kept.errors else "",
     )
     return "\n".join(piece for piece in (kept.head, note, kept.tail) if piece)
+
+
+def _example(kept: Excerpt) -> str:
+    """The range that begins where the head ends."""
+    if kept.cut:
+        begin = len(kept.head.encode())
+        return f"bytes={begin}-{min(kept.size, begin + RANGE_BYTES) - 1}"
+    return f"lines={kept.first}-{min(kept.last, kept.first + RANGE_LINES - 1)}"

@@ -18,6 +18,7 @@ from proxy.ledger import Ledger
 from proxy.models import Models
 from proxy.policy import load_policy
 from proxy.rewrite import Rewrite, rewrite
+from proxy.spool import Spool
 from proxy.stages import Facts
 from proxy.usage import anthropic_usage
 
@@ -26,6 +27,7 @@ WRITE = os.environ.get("STET_GOLDEN") == "write"
 MODELS = Models.load()
 AGENTS = Agents.load()
 STAGES = HERE / "stages"
+SPOOL = Spool(key=b"golden", directory="/home/me/.local/state/stet/spool", url="http://127.0.0.1:8787")
 
 
 class Turn(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,13 +42,14 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class World(msgspec.Struct, forbid_unknown_fields=True):
-    """What `facts.yaml` may say. `model`: facts of the model that are otherwise here than in config/models.yaml."""
+    """What `facts.yaml` may say. `spool`: whether there is one. `model`: facts of the model that are otherwise here than in config/models.yaml."""
 
     upstream: str = "anthropic"
     agent: str = ""
     session: str = ""
     model: dict[str, object] = {}
     turns: dict[int, Turn] = {}
+    spool: bool = True
 
 
 def folders(root: Path) -> list[str]:
@@ -123,6 +126,7 @@ def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Le
         upstream=upstream,
         session=world.session if turn.session is None else turn.session,
         agent=agent,
+        spool=SPOOL if world.spool else None,
         strict=True,
     )
     done = rewrite(body, DIALECTS["anthropic"], policies.choose(upstream, agent.name, model), ledger, facts)
