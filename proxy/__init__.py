@@ -7,6 +7,7 @@ conversation lasts; what has to change is changed on arrival and then for ever, 
 The nouns
     part          a piece of a prompt: text, image, call, result, reminder, reasoning, tool     conversation.py
     prefix        all that stands before a point of the prompt; a *key* names one               identity.py
+    spool         where huge outputs are kept, out of the prompt; a *handle* names one          spool.py
     edit          one difference between the client's body and ours, with its reason            edits.py
     promise       an edit recorded under the prefix it was made for, kept in every later turn   ledger.py
     frontier      how far a provider has seen a conversation, and when                          ledger.py

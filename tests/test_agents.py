@@ -24,6 +24,9 @@ reminders:
 volatile:
   - {name: date, where: [reminder, system], pattern: 'on (?P<value>\\w+)', kind: date, announce: on_change}
   - {name: id, where: [system], pattern: 'id (?P<value>\\d+)'}
+ranges:
+  - {tools: [look, 'peek*'], arguments: [from, to]}
+  - {tools: [dig], matching: {where: '^"(north|south)'}}
 """
 
 
@@ -44,6 +47,7 @@ def test_a_file_becomes_an_agent() -> None:
         attribution=re.compile("^billing:"),
         reminders=GARDENER.reminders,
         fields=GARDENER.fields,
+        ranges=GARDENER.ranges,
     )
     assert [(rule.name, pattern.pattern) for rule, pattern in GARDENER.reminders] == [
         ("weather", "Weather: "),
@@ -61,6 +65,7 @@ def test_a_file_becomes_an_agent() -> None:
         ("volatile: [{name: n, where: [system], pattern: 'x'}]", "2:48", r"needs a group \(\?P<value>"),
         ("volatile: [{name: n, where: [nowhere], pattern: '(?P<value>x)'}]", "2:30", "nowhere"),
         ("reminders: [{name: n, source: nobody, pattern: x}]", "2:31", "nobody"),
+        ("ranges: [{tools: [t], matching: {at: '('}}]", "2:36", "not a regular expression"),
         ("volatil: []", "2:1", "volatile"),
     ],
 )
@@ -151,3 +156,31 @@ def test_each_occurrence_is_replaced_in_its_turn() -> None:
 def test_values_that_overlap_are_replaced_once() -> None:
     """A pattern may look ahead: what was replaced is not looked at again."""
     assert substitute(re.compile(r"(?=(?P<value>\d\d))"), "a123", lambda _: "-") == "a-3"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "asks"),
+    [
+        ("look", b'{"from": 1}', True),
+        ("peek_in", b'{"to":{"row":2}}', True),
+        ("look", b'{"from": null, "at": 1}', False),
+        ("gaze", b'{"from": 1}', False),
+        ("dig", b'{"where":"north of it"}', True),
+        ("dig", b'{"where":"it, north"}', False),
+        ("dig", b'{"from":1}', False),
+        ("look", b"[1]", False),
+        ("look", b"", False),
+    ],
+)
+def test_calls_that_ask_for_a_range(tool: str, arguments: bytes, asks: bool) -> None:
+    """By name or glob of the tool, and an argument that is there, or is as a pattern wants it; null is not there."""
+    assert GARDENER.asks_for_range(tool, arguments) is asks
+    assert not Agent().asks_for_range(tool, arguments)
+
+
+def test_every_agent_has_the_generic_ranges() -> None:
+    """An agent's own come first; those all agents use are not repeated."""
+    agents = Agents.load()
+    assert agents.generic.ranges
+    for agent in agents.known:
+        assert agent.ranges[-len(agents.generic.ranges) :] == agents.generic.ranges

@@ -29,6 +29,7 @@ RESULTS = (
     "blank",
     "absent",
     "big",
+    "big_blocks",
     "null",
 )
 LAYOUTS = ("first", "behind_text", "split", "split_by_text", "interleaved")
@@ -129,7 +130,11 @@ def steps(
 ) -> st.SearchStrategy[Step]:
     """Steps with these moves and fates; `people` clients share the process; a `busy` model calls tools all the time
     and gets big results."""
-    kinds = st.sampled_from(("big", "big", "ok", "lost", "error")) if busy else st.sampled_from(RESULTS)
+    kinds = (
+        st.sampled_from(("big", "big", "big_blocks", "ok", "lost", "error"))
+        if busy
+        else st.sampled_from(RESULTS)
+    )
     return st.builds(
         Step,
         who=st.integers(0, people - 1),
@@ -406,6 +411,9 @@ def _results(call_id: object, kind: str, client: Client) -> list[dict[str, objec
             return [{"type": "tool_result", "tool_use_id": call_id, "content": []}]
         case "big":
             return [result(call_id, f"{call_id} line of output\n" * 300)]
+        case "big_blocks":
+            many = [text(f"{call_id} error é in block {at}\n" * 90) for at in "ab"]
+            return [result(call_id, many, is_error=True)]
         case "null":
             return [result(call_id, "with null", is_error=None)]
         case _:

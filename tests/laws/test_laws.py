@@ -16,9 +16,21 @@ from proxy.ledger import Ledger
 from proxy.rawjson import is_array, is_string, items, members, repair
 from proxy.rewrite import rewrite
 from proxy.simulator import COUNT, prompt
+from proxy.spool import HANDLE
 from proxy.stores.memory import MemoryStore
 from proxy.wellformed import faults
-from tests.laws.driver import DIALECT, HEADERS, Forgetful, Sent, World, complaints, once, policies, run_again
+from tests.laws.driver import (
+    DIALECT,
+    HEADERS,
+    SPOOL,
+    Forgetful,
+    Sent,
+    World,
+    complaints,
+    once,
+    policies,
+    run_again,
+)
 from tests.laws.sessions import APPENDING, Session, play, steps, worlds
 
 stories = st.one_of(
@@ -435,3 +447,42 @@ def test_a_ledger_read_from_its_store_gives_the_same_bytes(world, story):
         for edit in made.edits if made is not None else ():
             tell(f"  restarted {edit}")
         assert sent.out == (sent.body if made is None else made.body)
+
+
+# -- what is taken out is kept -----------------------------------------------------------------------------
+
+
+@given(worlds, stories)
+def test_what_is_taken_out_is_kept_first(world, story):
+    """Each handle in what we put in is that of a whole output, kept before anything names it, or of the client's own words."""
+    kept: dict[str, bytes] = {}
+    for sent in play(world, story).sent:
+        if sent.rewrite is None:
+            continue
+        told(sent)
+        if sent.facts.spool is None:
+            assert sent.rewrite.spooled == ()
+        for one in sent.rewrite.spooled:
+            assert one.handle == SPOOL.handle(one.data)
+            kept[one.handle] = one.data
+        ours = set(HANDLE.findall(sent.out.decode())) - set(HANDLE.findall(sent.body.decode()))
+        assert ours <= kept.keys()
+        for edit in sent.rewrite.edits:
+            if edit.stage == "externalize":
+                (handle,) = set(HANDLE.findall(edit.part.content.decode()))
+                assert len(edit.part.content) < len(kept[handle])
+
+
+@given(worlds, stories)
+def test_an_excerpt_is_never_cut_again(world, story):
+    """Our own output, fed back in as a new conversation, has its excerpts left as they are."""
+    for sent in play(world, story).sent[-3:]:
+        if sent.rewrite is None:
+            continue
+        told(sent)
+        made, _ = once(Ledger(), world, sent.out, sent.facts)
+        assert made is not None
+        cut = {edit.target for edit in made.edits if edit.stage == "externalize"}
+        for part in parts_of(made.read):
+            if target_of(part) in cut:
+                assert not HANDLE.search(part.content.decode())
