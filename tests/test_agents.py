@@ -65,7 +65,7 @@ def test_a_file_becomes_an_agent() -> None:
         ("volatile: [{name: n, where: [system], pattern: 'x'}]", "2:48", r"needs a group \(\?P<value>"),
         ("volatile: [{name: n, where: [nowhere], pattern: '(?P<value>x)'}]", "2:30", "nowhere"),
         ("reminders: [{name: n, source: nobody, pattern: x}]", "2:31", "nobody"),
-        ("ranges: [{tools: [t], matching: {at: '('}}]", "2:36", "not a regular expression"),
+        ("ranges: [{tools: [t], matching: {at: '('}}]", "2:38", "not a regular expression"),
         ("volatil: []", "2:1", "volatile"),
     ],
 )
