@@ -224,7 +224,7 @@ def _batch(promises: Sequence[Promise]) -> tuple[Target, Target] | None:
 
 def _sealed(conversation: Conversation, dialect: Dialect) -> Conversation:
     """Changed messages, written once: the next request takes them over as they are."""
-    if not any(run.unsealed for run in runs(conversation)):
+    if all(run.raws is not None for run in runs(conversation)):
         return conversation
     messages = tuple(dialect.sealed(m) if m.raw is None and m.written else m for m in conversation.messages)
     return follow(structs.replace(conversation, messages=messages), conversation)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from .conversation import Conversation, Message, Role, Source, ToolCall, ToolResult
 
@@ -33,7 +33,7 @@ class Placed(Struct, frozen=True):
 class Run(Struct, frozen=True, kw_only=True, dict=True):
     """Messages that follow each other, and what their tallies (see `Tally`) add up to.
 
-    `unsealed`: one of them has no bytes of its own. `calls` by id, the last one of an id; `answered` and `served`: ids of calls
+    `raws`: their bytes, None where one of them has none of its own. `calls` by id, the last one of an id; `answered` and `served`: ids of calls
     whose results are here, the client's and the provider's. `placed`: results that came; `length`: their bytes;
     `loose`: ids of those whose call is not before them in the run.
     `turns`: for each turn of the model the bytes of the run before it, `opens` and `closes` whether the run does so
@@ -46,7 +46,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     media: bool
     nothing: bool
     marked: bool
-    unsealed: bool
+    raws: tuple[Raw, ...] | None
     calls: dict[str, ToolCall]
     answered: frozenset[str]
     served: frozenset[str]
@@ -96,7 +96,7 @@ def _runs(messages: tuple[Message, ...], told: tuple[Run, ...]) -> Iterator[Run]
 
 def _run(messages: tuple[Message, ...]) -> Run:
     size = keyed = length = 0
-    media = nothing = marked = unsealed = False
+    media = nothing = marked = False
     calls: dict[str, ToolCall] = {}
     results: dict[bool, list[str]] = {False: [], True: []}
     shares: dict[Source, int] = {}
@@ -107,7 +107,6 @@ def _run(messages: tuple[Message, ...]) -> Run:
         media = media or tally.media
         nothing = nothing or tally.nothing
         marked = marked or tally.marked
-        unsealed = unsealed or message.raw is None
         for call in tally.calls:
             calls[call.id] = call
         for result, _ in tally.results:
@@ -116,6 +115,7 @@ def _run(messages: tuple[Message, ...]) -> Run:
         for source, share in tally.shares:
             shares[source] = shares.get(source, 0) + share
     placed = tuple(_placed(messages))
+    raws = tuple(message.raw for message in messages if message.raw is not None)
     return Run(
         messages=messages,
         size=size,
@@ -123,7 +123,7 @@ def _run(messages: tuple[Message, ...]) -> Run:
         media=media,
         nothing=nothing,
         marked=marked,
-        unsealed=unsealed,
+        raws=raws if len(raws) == len(messages) else None,
         calls=calls,
         answered=frozenset(results[False]),
         served=frozenset(results[True]),

@@ -55,7 +55,17 @@ IMPURE = {
 }
 
 ONLY: dict[str, set[str]] = {
-    "dialects": {"dialects", "errors", "rawjson", "rules", "images", "conversation", "usage", "models"},
+    "dialects": {
+        "dialects",
+        "errors",
+        "rawjson",
+        "rules",
+        "runs",
+        "images",
+        "conversation",
+        "usage",
+        "models",
+    },
     "simulator": {"simulator"},
 }
 """Packages that see no more than this, whatever the order would allow."""

@@ -82,7 +82,7 @@ def test_a_run_with_a_changed_message_is_added_up_anew():
     messages[LENGTH + 5] = structs.replace(messages[LENGTH + 5], raw=None)
     after = runs(follow(talk(*messages), before))
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
-    assert [run.unsealed for run in after] == [False, True, False]
+    assert [run.raws is None for run in after] == [False, True, False]
 
 
 def test_what_was_told_is_handed_on_by_a_conversation_that_was_never_asked():

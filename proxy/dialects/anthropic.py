@@ -7,7 +7,7 @@ were not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ from ..rawjson import (
     without_array,
 )
 from ..rules import Rules
+from ..runs import runs
 from . import Opened
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
@@ -182,13 +183,10 @@ class Anthropic:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        changed: dict[str, bytes | list[Raw | bytes]] = {
-            "messages": [
-                written_message(message) if raw is None else raw
-                for message in conversation.messages
-                if (raw := message.raw) is not None or message.written
-            ]
-        }
+        messages: list[Raw | bytes] = []
+        for run in runs(conversation):
+            messages += _written(run.messages) if run.raws is None else run.raws
+        changed: dict[str, bytes | list[Raw | bytes]] = {"messages": messages}
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(written_part, conversation.tools))
         if conversation.system_changed:
@@ -215,6 +213,14 @@ def _opened(body: bytes) -> Opened | None:
         return None
     envelope = tuple(members(rest))
     return Opened(envelope, tuple(elements)) if dict(envelope).get("messages") == EMPTY else None
+
+
+def _written(messages: Iterable[Message]) -> Iterator[Raw | bytes]:
+    for message in messages:
+        if message.raw is not None:
+            yield message.raw
+        elif message.written:
+            yield written_message(message)
 
 
 def _unreasoned(message: Message) -> Message:
