@@ -279,9 +279,17 @@ def is_user_side(role: Role) -> bool:
 
 def head(conversation: Conversation) -> tuple[tuple[str, bytes], ...]:
     """Tools and system as they stand, each by place and text: what a provider caches before the turns [B1]."""
-    named = [(f"tools.{part.name}", part) for part in conversation.tools if isinstance(part, ToolDefinition)]
-    named += [(f"system.{place}", part) for place, part in enumerate(conversation.system)]  # type: ignore[misc]  # of any kind
-    return tuple((name, _wire(part)) for name, part in named)
+    return (*_tools_head(conversation.tools), *_system_head(conversation.system))
+
+
+Head = tuple[tuple[str, bytes], ...]
+
+_tools_head: Memo[tuple[Part, ...], Head] = Memo(
+    lambda parts: tuple((f"tools.{p.name}", _wire(p)) for p in parts if isinstance(p, ToolDefinition)), 16
+)
+_system_head: Memo[tuple[Part, ...], Head] = Memo(
+    lambda parts: tuple((f"system.{place}", _wire(part)) for place, part in enumerate(parts)), 16
+)
 
 
 def _wire(part: Part) -> bytes:

@@ -219,7 +219,7 @@ def test_what_was_held_back_is_told(targets: int, words: str) -> None:
         breaks_tokens=9,
         saves_tokens=3,
     )
-    found = explain(Rewrite(body=b"x", fallback=b"x", policy=OFF, held=(held,)), b"x")
+    found = explain(Rewrite(body=b"x", spare=b"x", policy=OFF, held=(held,)), b"x")
     assert found.held == [
         HeldLine(
             stage="stale",
@@ -234,7 +234,7 @@ def test_what_was_held_back_is_told(targets: int, words: str) -> None:
 
 def test_a_broken_law_is_told() -> None:
     """The body that would have broken it was not sent; of one that was not read no shares are known."""
-    found = explain(Rewrite(body=b"fallback", fallback=b"", policy=OFF, broken="call without a result"), b"x")
+    found = explain(Rewrite(body=b"fallback", spare=b"", policy=OFF, broken="call without a result"), b"x")
     assert text(found) == (
         "policy off: 1 bytes in, 8 out\nnot sent, a law would break: call without a result\n\nno edits"
     )

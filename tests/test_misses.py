@@ -126,7 +126,7 @@ def test_where_the_provider_does_not_say_nothing_is_known(usage: Usage | None, t
 
 def test_a_request_that_was_not_read_expects_nothing() -> None:
     """There is nothing to compare."""
-    made = Rewrite(body=b"", fallback=b"", policy=Policy(name="", stages=Stages()))
+    made = Rewrite(body=b"", spare=b"", policy=Policy(name="", stages=Stages()))
     assert expected(made, None, None, Talk().facts()) == Expected(tokens=0)
 
 
