@@ -9,8 +9,8 @@ prompt follows from that of ours and from what was left out of it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -18,9 +18,7 @@ from ..dialects import DIALECTS
 from ..errors import BodyError
 from ..gateway.conversations import Conversations
 from ..gateway.exchange import Incoming, Outcome, Prepared
-from ..gateway.settings import Mode
-from ..ledger import Ledger, Store
-from ..models import Models
+from ..ledger import Ledger
 from ..observed import would_be, would_read
 from ..policy import Policies, load_policy
 from ..rewrite import rewrite
@@ -45,16 +43,9 @@ class Compared(Conversations):
     The second look is taken in a thread of its own, when a request is over: nobody waits for it.
     """
 
-    def __init__(
-        self,
-        policies: Policies,
-        *,
-        models: Models,
-        store: Store | None,
-        mode: Mode,
-        upstreams: Mapping[str, str],
-    ) -> None:
-        super().__init__(policies, models=models, store=store, mode=mode, upstreams=upstreams)
+    def __init__(self, policies: Policies, **options: Any) -> None:
+        """Takes what `Conversations` takes."""
+        super().__init__(policies, **options)
         self._unchanged = load_policy("transparent")
         self._mirror = Ledger()
         self._looking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="untouched")
