@@ -224,6 +224,7 @@ def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
     """
     messages = view.conversation.messages
     folded: dict[Target, list[Edit]] = {}
+    blank: list[Edit] = []
     for at in range(max(0, view.start - 1), len(messages)):
         message = _left(messages[at], gone)
         if message.role is not Role.SYSTEM or not message.parts:
@@ -236,7 +237,11 @@ def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
             after is not None and view.region(after.parts[0]) is not None
         ):
             anchor, edits = _folded(message, before, after)
-            folded.setdefault(target_of(anchor), []).extend(edits)
+            blank += [_removed(part, _FOLD) for part in message.parts if _is_blank(part)]
+            if anchor is not None:
+                folded.setdefault(target_of(anchor), []).extend(edits)
+    # A client adds blank texts and takes them away again: they go each for itself.
+    yield from causal(NAME, blank).promises
     for target, group in folded.items():
         yield Promise(anchor=target.key, stage=f"{NAME}.system", nth=target.nth, edits=tuple(group))
 
@@ -261,48 +266,47 @@ def _ends_served(message: Message) -> bool:
     return bool(message.parts) and isinstance(message.parts[-1], ToolResult)
 
 
-def _folded(message: Message, before: Message | None, after: Message | None) -> tuple[Part, list[Edit]]:
-    """The part that makes the fold necessary, and the edits."""
-    edits: list[Edit] = []
-    anchor = message.parts[-1]
+def _folded(
+    message: Message, before: Message | None, after: Message | None
+) -> tuple[Part | None, list[Edit]]:
+    """The part that makes the fold necessary, and the edits. Without a user's turn beside it, it becomes one."""
+    spoken = [part for part in message.parts if not _is_blank(part)]
+    if not spoken:
+        return None, []
     if after is not None and after.role is Role.USER:
         # Wherever the anchor is the goal is too; `balance` puts further results before what is folded in.
-        goal = anchor = after.parts[0]
-        first = not isinstance(goal, ToolResult)
-    elif before is not None and before.role is Role.USER and before.parts:
-        goal, first = before.parts[-1], False
-    else:
-        goal, first = message.parts[-1], False
-    for part in message.parts:
-        folded = _as_reminder(part)
-        if goal is message.parts[-1]:
-            if part is goal:
-                edits.append(
-                    InsertAfter(
-                        stage=NAME,
-                        reason=_FOLD,
-                        target=target_of(part),
-                        part=folded,
-                        role=Role.USER,
-                        required=True,
-                    )
-                )
-            edits.append(Remove(stage=NAME, reason=_FOLD, target=target_of(part), required=True))
-        else:
-            edits.append(
-                Replace(stage=NAME, reason=_FOLD, target=target_of(part), part=folded, required=True)
-            )
-            edits.append(
-                Move(
-                    stage=NAME,
-                    reason=_FOLD,
-                    target=target_of(part),
-                    to=target_of(goal),
-                    before=first,
-                    required=True,
-                )
-            )
-    return anchor, edits
+        goal = after.parts[0]
+        return goal, [*_moved(spoken, goal, before=not isinstance(goal, ToolResult))]
+    if before is not None and before.role is Role.USER:
+        return spoken[-1], [*_moved(spoken, before.parts[-1], before=False)]
+    turn = [
+        InsertAfter(
+            stage=NAME,
+            reason=_FOLD,
+            target=target_of(spoken[-1]),
+            part=_as_reminder(part),
+            role=Role.USER,
+            required=True,
+        )
+        for part in spoken
+    ]
+    gone = [Remove(stage=NAME, reason=_FOLD, target=target_of(part), required=True) for part in spoken]
+    return spoken[-1], [*turn, *gone]
+
+
+def _moved(parts: Iterable[Part], goal: Part, *, before: bool) -> Iterator[Edit]:
+    for part in parts:
+        yield Replace(
+            stage=NAME, reason=_FOLD, target=target_of(part), part=_as_reminder(part), required=True
+        )
+        yield Move(
+            stage=NAME,
+            reason=_FOLD,
+            target=target_of(part),
+            to=target_of(goal),
+            before=before,
+            required=True,
+        )
 
 
 _FOLD = "system message folded into the user's turn [A60]"

@@ -10,7 +10,8 @@ import copy
 
 from msgspec import Struct
 
-from .spelling import Num, Style, spell
+from .spelling import Num, Style
+from .wires import Asked, text
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 WORDS = (
@@ -76,26 +77,18 @@ class Client:
 
     # -- what it sends --------------------------------------------------------------------------------
 
-    def body(self, style: Style, shown: Shown) -> bytes:
-        """The request, spelt in this style."""
-        messages = [_spelt(message, style) for message in copy.deepcopy(self.messages)]
+    def asked(self, style: Style, shown: Shown) -> Asked:
+        """What the request says; the list of tools is turned as the style has it."""
         names = list(TOOLS if shown.more_tools else TOOLS[:3])
         turn = style.tools % len(names)
-        tools = [tool(name) for name in names[turn:] + names[:turn]]
-        system = self._system(shown)
-        members: dict[str, object] = {"model": self.model, "max_tokens": 2048}
-        if self.thinks:
-            manual = "4-5" in self.model
-            members["thinking"] = (
-                {"type": "enabled", "budget_tokens": 1024} if manual else {"type": "adaptive"}
-            )
-        members |= {"system": system, "tools": tools, "messages": messages}
-        if self.unknown:
-            members["metadata"] = {"user_id": "né"}
-        _mark(members, style)
-        if style.order == 1:
-            members = dict(reversed(members.items()))
-        return spell(members, style)
+        return Asked(
+            model=self.model,
+            thinks=self.thinks,
+            unknown=self.unknown,
+            system=self._system(shown),
+            tools=[tool(name) for name in names[turn:] + names[:turn]],
+            messages=copy.deepcopy(self.messages),
+        )
 
     def _system(self, shown: Shown) -> list[dict[str, object]]:
         if self.agent == "claude-code":
@@ -140,11 +133,6 @@ def blocks(message: dict[str, object]) -> list[dict[str, object]]:
     return content
 
 
-def text(words: str) -> dict[str, object]:
-    """A text block."""
-    return {"type": "text", "text": words}
-
-
 def result(call_id: object, content: object, **members: object) -> dict[str, object]:
     """A tool result block."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **members}
@@ -153,54 +141,3 @@ def result(call_id: object, content: object, **members: object) -> dict[str, obj
 def image() -> dict[str, object]:
     """A small picture."""
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
-
-
-def _spelt(message: dict[str, object], style: Style) -> dict[str, object]:
-    """The same message in the spelling of a style: strings, lists, empty texts."""
-    content = message["content"]
-    if isinstance(content, list):
-        for block in content:
-            if (
-                block["type"] == "tool_result"
-                and style.flip
-                and isinstance(block["content"], str)
-                and block["content"]
-            ):
-                block["content"] = [text(block["content"])]
-        if style.empties and message["role"] != "system" and content:
-            content.insert(len(content) if content[-1]["type"] in ("tool_result", "text") else 0, text(""))
-        if (
-            len(content) == 1
-            and content[0]["type"] == "text"
-            and set(content[0]) == {"type", "text"}
-            and not style.flip
-        ):
-            if message["role"] != "system":
-                message["content"] = content[0]["text"]
-    return message
-
-
-def _mark(members: dict[str, object], style: Style) -> None:
-    control = {"type": "ephemeral"}
-    system, tools, messages = members["system"], members["tools"], members["messages"]
-    assert isinstance(system, list) and isinstance(tools, list) and isinstance(messages, list)
-    if style.marks & 1:
-        system[-1]["cache_control"] = control
-    if style.marks & 8:
-        tools[-1]["cache_control"] = control
-    carriers = [
-        message["content"][-1]
-        for message in messages
-        if isinstance(message["content"], list) and message["content"] and _carries(message["content"][-1])
-    ]
-    if style.marks & 2 and carriers:
-        carriers[-1]["cache_control"] = control
-    if style.marks & 4 and len(carriers) > 1:
-        carriers[-2]["cache_control"] = control
-
-
-def _carries(block: dict[str, object]) -> bool:
-    kind = block["type"]
-    return kind in ("tool_use", "tool_result", "image") or (
-        kind == "text" and bool(str(block["text"]).strip())
-    )

@@ -13,27 +13,18 @@ import orjson
 from msgspec import Struct
 
 from proxy.agents import Agents
-from proxy.dialects.anthropic import Anthropic
 from proxy.errors import BodyError
 from proxy.ledger import Ledger, Ticket
 from proxy.models import Models
 from proxy.policy import Policies, load_policy
 from proxy.rewrite import Rewrite, rewrite
-from proxy.simulator import Canned, Provider, Reply, Settings
-from proxy.simulator import validate as checks
-from proxy.simulator.arrival import read
-from proxy.simulator.refusal import Refusal
+from proxy.simulator import Canned, Reply
 from proxy.simulator.reply import Block
 from proxy.spool import Spool
 from proxy.stages import Facts
-from proxy.usage import Usage, anthropic_usage
+from proxy.usage import Usage
+from tests.laws.wires import WIRES, Wire
 
-DIALECT = Anthropic()
-HEADERS = (
-    ("anthropic-version", "2023-06-01"),
-    ("x-api-key", "sk-test"),
-    ("content-type", "application/json"),
-)
 SPOOL = Spool(key=b"greenhouse", directory="/var/spool/stet", url="http://127.0.0.1:8787")
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
@@ -46,6 +37,12 @@ class World(Struct, frozen=True, kw_only=True):
     upstream: str = "anthropic"
     agent: str = ""
     thinks: bool = False
+    wire: str = "anthropic"
+
+    @property
+    def speaks(self) -> Wire:
+        """The format of its bodies."""
+        return WIRES[self.wire]
 
 
 @cache
@@ -114,7 +111,7 @@ class Driver:
         self.upstream = world.upstream
         self.sent: list[Sent] = []
         self.events: list[Event] = []
-        self.provider = Provider(Settings(binding="error", hash_billing_header=world.upstream != "anthropic"))
+        self.provider = world.speaks.provider(world.upstream)
 
     def facts(self, now: float, session: str, model: str, *, full: bool = False) -> Facts:
         """What the world says about a request; `full`: nothing more can be put into the spool."""
@@ -150,13 +147,11 @@ class Driver:
         if overloaded:
             self.provider.canned.append(Canned(status=529, body=OVERLOADED))
         self.provider.script = lambda _: Reply(blocks=answer)
-        told = self.provider.answer(HEADERS, out, now)
+        told = self.provider.answer(self.world.speaks.headers, out, now)
         sent.status, sent.error = told.status, told.exchange.error
         if told.status == 200:
-            content = told.json["content"]
-            sent.usage = anthropic_usage(told.json["usage"])
-            sent.answers = tuple(block["id"] for block in content if block["type"] == "tool_use")
-            self.content = content
+            heard = self.world.speaks.heard(told)
+            sent.usage, sent.answers, self.content = heard.usage, heard.calls, heard.content
         self.events.append(Event(len(self.sent), False))
         self.sent.append(sent)
         return sent
@@ -171,7 +166,7 @@ def once(ledger: Ledger, world: World, body: bytes, facts: Facts) -> tuple[Rewri
     """Rewrite one body and commit what is to be remembered."""
     policy = policies(world.policy).choose(facts.upstream, facts.agent.name, facts.model.model)
     try:
-        made = rewrite(body, DIALECT, policy, ledger, facts)
+        made = rewrite(body, world.speaks.dialect, policy, ledger, facts)
     except BodyError:
         return None, None
     if made.commit is None:
@@ -207,37 +202,6 @@ def run_again(
             made.append(one)
             flying.add(event.place)
     return made
-
-
-# -- a second opinion ------------------------------------------------------------------------------------
-
-
-def complaints(body: bytes) -> frozenset[str]:
-    """What the embedded provider has against a body: one word for each of its checks that fails.
-
-    Every check is asked, not only up to the first that says no. What thinking is bound to is not looked at here.
-    """
-    try:
-        request = read(list(HEADERS), body, Settings(), counting=False)
-    except Refusal as refusal:
-        return frozenset({f"arrival: {refusal.message[:40]}"})
-    found = set()
-    for check in checks.CHECKS:
-        try:
-            check(request)
-        except Refusal as refusal:
-            found.add(f"{check.__module__.rsplit('.', 1)[-1]}.{check.__name__}: {_kind(refusal.message)}")
-        except (KeyError, TypeError, AttributeError, IndexError):
-            # Later checks rest on earlier ones: a body the schema refuses may be too broken for them.
-            if not found:
-                raise
-    return frozenset(found)
-
-
-def _kind(message: str) -> str:
-    """The wording without what names places and ids."""
-    words = message.split(": ", 1)[-1]
-    return " ".join(word for word in words.split() if word.isascii() and word.isalpha())[:60]
 
 
 def shown(body: bytes) -> str:

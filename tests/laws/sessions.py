@@ -13,6 +13,7 @@ from proxy.simulator.reply import Block
 from tests.laws.client import INPUTS, TOOLS, WORDS, Client, Shown, blocks, image, result, text
 from tests.laws.driver import Driver, Sent, World
 from tests.laws.spelling import PLAIN, Num, Style
+from tests.laws.wires import WIRES
 
 EAGER = str(Path(__file__).with_name("eager.yaml"))
 WAITS = (1, 20, 400, 5000)
@@ -64,6 +65,8 @@ APPENDING = tuple(
     not in ("rewind", "fork", "compact", "strip_thinking", "drop_result", "other_model", "other_upstream")
 )
 """Moves that leave what was sent before as it was."""
+SPECIAL = frozenset({"server_tool", "server_tool_open", "unsigned", "strip_thinking"})
+"""Moves that not every format has."""
 REMINDERS = (
     "none",
     "date",
@@ -154,14 +157,18 @@ def steps(
     )
 
 
-worlds = st.builds(
-    World,
-    policy=st.sampled_from(("careful", "default", "frugal", EAGER, EAGER)),
-    model=st.sampled_from(("claude-opus-4-5", "claude-opus-5-5", "claude-sonnet-4-6", "claude-opus-4-7")),
-    upstream=st.sampled_from(("anthropic", "openrouter", "unknown", "llama.cpp", "vllm")),
-    agent=st.sampled_from(("", "claude-code")),
-    thinks=st.booleans(),
-)
+def worlds(wire: str) -> st.SearchStrategy[World]:
+    """Worlds that speak one format."""
+    speaks = WIRES[wire]
+    places = [(upstream, model) for upstream in speaks.upstreams for model in speaks.models(upstream)]
+    return st.builds(
+        lambda place, **members: World(upstream=place[0], model=place[1], **members),
+        st.sampled_from(places),
+        policy=st.sampled_from(("careful", "default", "frugal", EAGER, EAGER)),
+        agent=st.sampled_from(("", "claude-code")),
+        thinks=st.booleans(),
+        wire=st.just(wire),
+    )
 
 
 class Session:
@@ -184,11 +191,13 @@ class Session:
         self.now += WAITS[step.wait]
         client = self.clients[step.who]
         if step.move == "other_upstream":
-            self.driver.upstream = "unknown" if self.driver.upstream != "unknown" else "anthropic"
-        _move(client, step)
+            first = self.driver.world.speaks.upstreams[0]
+            self.driver.upstream = "unknown" if self.driver.upstream != "unknown" else first
+        _move(client, step, self.driver.world)
         _turn(client, step)
+        shown = step.shown if self.nonces else structs.replace(step.shown, nonce=0)
         sent = self.driver.send(
-            client.body(step.style, step.shown if self.nonces else structs.replace(step.shown, nonce=0)),
+            self.driver.world.speaks.body(client.asked(step.style, shown), step.style),
             _answer(step.answer),
             now=self.now,
             session=client.session,
@@ -255,7 +264,9 @@ def _served(client: Client) -> list[dict[str, object]]:
 # -- what the client does to its history -----------------------------------------------------------------
 
 
-def _move(client: Client, step: Step) -> None:
+def _move(client: Client, step: Step, world: World) -> None:
+    if step.move in SPECIAL and step.move not in world.speaks.moves:
+        return
     messages = client.messages
     last = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
     people = [at for at, message in enumerate(messages) if message["role"] == "user"]
@@ -276,7 +287,8 @@ def _move(client: Client, step: Step) -> None:
             chosen = messages[people[step.pick % len(people)]]
             chosen["content"] = [b for b in blocks(chosen) if b["type"] != "tool_result"] or [text("gone")]
         case "other_model":
-            client.model = "claude-opus-4-5" if client.model == "claude-opus-5-5" else "claude-opus-5-5"
+            one, other = world.speaks.models(world.upstream)[:2]
+            client.model = one if client.model == other else other
         case "unknown_key":
             client.unknown = not client.unknown
         case "prefill":

@@ -12,9 +12,10 @@ from proxy.dialects.anthropic import Anthropic
 from proxy.simulator import Provider, Reply, Settings
 from proxy.stages import ORDER
 from tests.laws.client import Shown
-from tests.laws.driver import HEADERS, World, policies
+from tests.laws.driver import World, policies
 from tests.laws.sessions import Session, Step, _answer, _turn
 from tests.laws.spelling import PLAIN
+from tests.laws.wires.anthropic import HEADERS
 
 RAW = tuple((name.encode(), value.encode()) for name, value in HEADERS)
 
@@ -59,7 +60,7 @@ def test_a_fault_never_keeps_a_request_from_being_answered(model, place, monkeyp
     ]
     for turn, step in enumerate(story):
         _turn(client, step)
-        body = client.body(PLAIN, Shown(date=1 + turn % 2))
+        body = world.speaks.body(client.asked(PLAIN, Shown(date=1 + turn % 2)), PLAIN)
         with monkeypatch.context() as patch:
             if turn == 2:
                 patch.setattr(*place, fail)

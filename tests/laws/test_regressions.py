@@ -24,7 +24,7 @@ def told_again(world: World, *story: Step, appends: bool = True) -> Driver:
     """Act a story out under every law; `appends` says that the client only adds."""
     for name, law in vars(laws).items():
         if name.startswith("test_") and (appends or name not in APPENDING):
-            law.hypothesis.inner_test(world, list(story))
+            law.law(world, list(story))
     return play(world, list(story))
 
 
@@ -265,7 +265,11 @@ def test_results_lost_at_the_very_end_stand_in_one_message():
     session.step(Step(answer=(5, 3)))
     client = session.clients[0]
     out = session.driver.send(
-        client.body(Style(), Shown()), (), now=2_000_000.0, session=client.session, model=client.model
+        session.driver.world.speaks.body(client.asked(Style(), Shown()), Style()),
+        (),
+        now=2_000_000.0,
+        session=client.session,
+        model=client.model,
     )
     assert out.status == 200
     assert [len(message["content"]) for message in sent(session.driver)][-2:] == [2, 2]

@@ -91,7 +91,8 @@ def _message(message: Json, *, thinks: bool) -> Iterator[_Loose]:
     if isinstance(content, str) and content:
         yield _Loose(content.encode())
     for part in content if isinstance(content, list) else ():
-        yield _Loose(_part(part), _marked(part))
+        if part.get("text") != "" or _marked(part) is not None:
+            yield _Loose(_part(part), _marked(part))
     if message.get("refusal"):
         yield _Loose(message["refusal"].encode())
     for call in message.get("tool_calls") or ([] if not message.get("function_call") else [message]):
