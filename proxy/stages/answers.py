@@ -20,7 +20,7 @@ from ..identity import content_says, end_of_turn
 from ..rawjson import encoded, is_array, items
 from ..rules import Rules
 from .view import weight
-from .walk import NAME, Walk, drop, is_blank, left
+from .walk import NAME, Walk, drop, is_blank, standing
 
 # The model reads these. Changing one invalidates every prompt cache and thinking block behind it.
 MISSING = "No result: the tool call was interrupted before it returned."
@@ -163,7 +163,7 @@ def _lead(
             goal: Part = placed[-1]
             before = False
         elif rules.results_apart:
-            goal, before, role = messages[run[-1]].parts[-1], False, rules.result_role
+            goal, before, role = standing(walk, run)[-1], False, rules.result_role
         else:
             goal, before = messages[answers[0]].parts[0], True
         walk.edits.append(
@@ -188,7 +188,7 @@ def _fill(
     if not lost or not run:
         return
     messages = walk.view.conversation.messages
-    last = [part for at in run for part in left(walk, messages[at])][-1]
+    last = standing(walk, run)[-1]
     ours = _fills(walk.view.rules, lost, given, messages, last, answers)
     client = walk.view.client.messages
     place = messages[run[-1]].index

@@ -6,7 +6,7 @@ where a turn is needed gets one short constant text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -278,7 +278,7 @@ def _folded(
         goal = after.parts[0]
         return goal, [*_moved(spoken, goal, before=not isinstance(goal, ToolResult))]
     if before is not None and before.role is Role.USER:
-        return spoken[-1], [*_moved(spoken, before.parts[-1], before=False)]
+        return spoken[-1], [*_moved(spoken, _kept(before.parts)[-1], before=False)]
     turn = [
         InsertAfter(
             stage=NAME,
@@ -292,6 +292,11 @@ def _folded(
     ]
     gone = [Remove(stage=NAME, reason=_FOLD, target=target_of(part), required=True) for part in spoken]
     return spoken[-1], [*turn, *gone]
+
+
+def _kept(parts: Sequence[Part]) -> Sequence[Part]:
+    """Parts a client sends again; blank ones come and go."""
+    return [part for part in parts if not _is_blank(part)] or parts
 
 
 def _moved(parts: Iterable[Part], goal: Part, *, before: bool) -> Iterator[Edit]:

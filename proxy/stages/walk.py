@@ -70,5 +70,12 @@ def left(walk: Walk, message: Message) -> list[Part]:
     return [part for part in message.parts if target_of(part) not in walk.gone]
 
 
+def standing(walk: Walk, run: Iterable[int]) -> list[Part]:
+    """The parts of a run that stay; all of them where none does."""
+    messages = [walk.view.conversation.messages[at] for at in run]
+    stays = [part for message in messages for part in left(walk, message)]
+    return stays or [part for message in messages for part in message.parts]
+
+
 def is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()

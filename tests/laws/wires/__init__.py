@@ -116,7 +116,19 @@ def kind_of(message: str) -> str:
     return " ".join(word for word in words.split() if word.isascii() and word.isalpha())[:60]
 
 
-__all__ = ["WIRES", "Answer", "Asked", "Canned", "Heard", "Reply", "Spot", "Wire", "canonical", "kind_of", "text"]
+__all__ = [
+    "WIRES",
+    "Answer",
+    "Asked",
+    "Canned",
+    "Heard",
+    "Reply",
+    "Spot",
+    "Wire",
+    "canonical",
+    "kind_of",
+    "text",
+]
 
 from tests.laws.wires.anthropic import AnthropicWire  # noqa: E402  they need the protocol above
 from tests.laws.wires.chat import ChatWire  # noqa: E402

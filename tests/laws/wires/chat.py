@@ -56,10 +56,8 @@ class ChatWire:
     def body(self, asked: Asked, style: Style) -> bytes:
         """See `Wire.body`."""
         members: Json = {"model": asked.model}
-        system = [block["text"] for block in asked.system]
-        messages: list[Json] = [
-            {"role": "system", "content": [*map(text, system)] if style.flip else "\n".join(system)}
-        ]
+        system = "\n".join(block["text"] for block in asked.system)
+        messages: list[Json] = [{"role": "system", "content": [text(system)] if style.flip else system}]
         for message in asked.messages:
             messages += _spelt(message, style)
         members["messages"] = messages
