@@ -114,7 +114,7 @@ class _Bench:
         self.behind: dict[tuple[str, Target], int] = {}
         self.lead: dict[int, list[int]] = {}
         self.trail: dict[int, list[int]] = {}
-        self.own: dict[tuple[str, Target, bool], int] = {}
+        self.own: dict[tuple[str, Target, bool, Role], int] = {}
         self.since = since
         self.places: dict[Target, int] = {}
         self._index(since, len(self.messages))
@@ -164,9 +164,9 @@ class _Bench:
     def add(self, part: Part, role: Role, edit: Edit, beside: int, *, before: bool) -> None:
         """A message of ours before or behind another; what one stage puts at one place is one message."""
         at = edit.to if isinstance(edit, Move) else edit.target
-        known = self.own.get((edit.stage, at, before))
+        known = self.own.get((edit.stage, at, before, role))
         if known is None:
-            known = self.own[edit.stage, at, before] = len(self.messages)
+            known = self.own[edit.stage, at, before, role] = len(self.messages)
             self.messages.append(Message(role=role, parts=()))
             (self.lead if before else self.trail).setdefault(beside, []).append(known)
         parts = self.opened(known)

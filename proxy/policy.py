@@ -20,11 +20,13 @@ from .errors import PolicyError, StetError
 from .identity import digest
 from .shipped import config_dir, read_shipped
 from .stages import (
+    alternate,
     balance,
     breakpoints,
     encoding,
     externalize,
     label,
+    media,
     normalize,
     reasoning,
     relocate,
@@ -41,6 +43,8 @@ STAGES = (
     "steady",
     "balance",
     "reasoning",
+    "media",
+    "alternate",
     "label",
     "relocate",
     "externalize",
@@ -57,6 +61,8 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     steady: steady.Config | Off = "off"
     balance: balance.Config | Off = "off"
     reasoning: reasoning.Config | Off = "off"
+    media: media.Config | Off = "off"
+    alternate: alternate.Config | Off = "off"
     label: label.Config | Off = "off"
     relocate: relocate.Config | Off = "off"
     externalize: externalize.Config | Off = "off"
@@ -75,6 +81,8 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     steady: steady.Config | Off | None = None
     balance: balance.Config | Off | None = None
     reasoning: reasoning.Config | Off | None = None
+    media: media.Config | Off | None = None
+    alternate: alternate.Config | Off | None = None
     label: label.Config | Off | None = None
     relocate: relocate.Config | Off | None = None
     externalize: externalize.Config | Off | None = None

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from . import (
+    alternate,
     balance,
     breakpoints,
     encoding,
     externalize,
     label,
+    media,
     normalize,
     reasoning,
     relocate,
@@ -22,13 +24,15 @@ from . import (
 )
 from .view import Facts, Proposal, Region, Stage, View
 
-# Room: media behind reasoning; inject behind relocate; compact and budget behind stale.
+# Room: inject behind relocate; compact and budget behind stale.
 ORDER: tuple[Stage[Any], ...] = (
     encoding,
     normalize,
     steady,
     balance,
     reasoning,
+    media,
+    alternate,
     label,
     relocate,
     externalize,

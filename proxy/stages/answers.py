@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import structs
 
 from ..branch import Promise
-from ..conversation import Image, Message, Part, Reminder, Role, Source, ToolCall, ToolResult
+from ..conversation import Message, Part, Reminder, Role, Source, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Replace, target_of
 from ..identity import content_says, end_of_turn
-from ..rawjson import encoded, is_array, items
+from ..rawjson import encoded
 from ..rules import Rules
+from .contents import images, split, text_inside
 from .view import weight
 from .walk import NAME, Walk, drop, is_blank, standing
 
@@ -26,9 +26,6 @@ from .walk import NAME, Walk, drop, is_blank, standing
 MISSING = "No result: the tool call was interrupted before it returned."
 LATE = "[Result of the earlier tool call {name} ({call_id}), which arrived late]"
 ORPHAN = "[Result of an earlier tool call ({call_id}) that is no longer part of this conversation]"
-
-MEDIA = ("image", "document", "image_url", "input_audio", "file", "video_url")
-"""Blocks of a result that are no text, in any format."""
 
 
 def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[str, ToolCall]) -> None:
@@ -41,7 +38,7 @@ def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[
             if not isinstance(part, ToolResult):
                 leading = leading and is_blank(part)
                 continue
-            fate = _fate(walk, part, waiting, given)
+            fate = _fate(walk, part, run, waiting, given)
             leading = leading and fate is not _Fate.TEXT
             if fate is _Fate.ANSWER:
                 given.append(part)
@@ -68,7 +65,9 @@ class _Fate(Enum):
     NEITHER = "neither"
 
 
-def _fate(walk: Walk, part: ToolResult, waiting: dict[str, ToolCall], given: list[ToolResult]) -> _Fate:
+def _fate(
+    walk: Walk, part: ToolResult, run: list[int], waiting: dict[str, ToolCall], given: list[ToolResult]
+) -> _Fate:
     """A result answers a waiting call once; what else comes for it leaves if it is the same, or becomes text."""
     call_id = walk.renamed.get(part.call_id, part.call_id)
     if call_id in waiting and call_id not in walk.answered:
@@ -92,13 +91,28 @@ def _fate(walk: Walk, part: ToolResult, waiting: dict[str, ToolCall], given: lis
         drop(walk, part, "a second, equal result [A23 F20]")
         return _Fate.NEITHER
     _to_text(walk, part)
+    if walk.view.rules.results_apart and run:
+        _out_of_results(walk, part, given[-1] if given else standing(walk, run)[-1])
     return _Fate.TEXT
+
+
+def _out_of_results(walk: Walk, part: ToolResult, behind: Part) -> None:
+    walk.edits.append(
+        Move(
+            stage=NAME,
+            reason="text is the user's, not a tool's [A101]",
+            target=target_of(part),
+            to=target_of(behind),
+            role=Role.USER,
+            required=True,
+        )
+    )
 
 
 def _to_text(walk: Walk, part: ToolResult) -> None:
     call = walk.calls.get(part.call_id)
     label = LATE.format(name=call.name, call_id=part.call_id) if call else ORPHAN.format(call_id=part.call_id)
-    text, media = _inside(part)
+    text = text_inside(part)
     said = f"{label}\n{text}" if text else label
     walk.edits.append(
         Replace(
@@ -116,34 +130,12 @@ def _to_text(walk: Walk, part: ToolResult) -> None:
             stage=NAME,
             reason="media of a result kept as text",
             target=target_of(part),
-            part=Image(raw=block.copy(), media_type="", data_bytes=len(block), size=len(block)),
+            part=image,
             required=True,
-            tokens_after=len(block) // 4,
+            tokens_after=weight(image),
         )
-        for block in media
+        for image in images(split(part)[1])
     ]
-
-
-class _Block(Struct):
-    type: str = ""
-    text: str = ""
-
-
-def _inside(part: ToolResult) -> tuple[str, list[Raw]]:
-    """Text and media blocks of a result."""
-    if part.content is None:
-        return "", []
-    if not is_array(part.content):
-        return str(msgspec.json.decode(part.content)), []
-    texts: list[str] = []
-    media: list[Raw] = []
-    for block in items(part.content):
-        read = msgspec.json.decode(block, type=_Block)
-        if read.type == "text":
-            texts.append(read.text)
-        elif read.type in MEDIA:
-            media.append(block)
-    return "\n".join(texts), media
 
 
 def _lead(

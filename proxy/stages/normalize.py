@@ -52,7 +52,8 @@ def propose(view: View, config: Config) -> Proposal:
     edits: list[Edit] = []
     promises: list[Promise] = []
     system: tuple[Edit, ...] = ()
-    if config.blank and not view.rules.blank_text:
+    if config.blank and not _takes_blank(view):
+        edits += _silent(view)
         edits += _blanks(view)
         system = tuple(
             _removed(part, "empty system block [A8]") for part in view.conversation.system if _is_blank(part)
@@ -60,15 +61,19 @@ def propose(view: View, config: Config) -> Proposal:
         if len(system) == len(view.conversation.system):
             system = ()
     gone = {edit.target for edit in edits if isinstance(edit, Remove)}
-    if config.system and (view.rules.system_follows_user or view.facts.model.fold_system):
+    if config.system and (view.rules.system_follows_user or _folds_all(view)):
         promises += _folds(view, gone)
         gone |= {edit.target for promise in promises for edit in promise.edits}
     if config.ends:
         edits += _opening(view, gone)
         edits += _closing(view, gone)
-    if view.facts.model.merge_same_role:
-        edits += _merges(view, gone)
     return Proposal(edits=system, promises=(*causal(NAME, edits).promises, *promises))
+
+
+def _takes_blank(view: View) -> bool:
+    """Whether blank texts may stand. Where turns are merged a client could add one to a message that is none any more."""
+    model = view.facts.model
+    return view.rules.blank_text and model.blank_text and not model.merge_same_role
 
 
 def _is_blank(part: Part) -> bool:
@@ -97,6 +102,26 @@ def _blanks(view: View) -> Iterator[Edit]:
         for part in message.parts if at >= view.start else ():
             if isinstance(part, ToolResult) and view.region(part) is not None:
                 yield from _inner_blanks(part)
+
+
+def _silent(view: View) -> Iterator[Edit]:
+    """An answer of reasoning alone says nothing where each message must: it gets a text [A410 F31]."""
+    if view.facts.model.blank_text or view.rules.reasoning_placed:
+        return
+    for at in range(view.start, len(view.conversation.messages)):
+        message = view.conversation.messages[at]
+        parts = [part for part in message.parts if not _is_blank(part)]
+        if not parts or message.role is not Role.ASSISTANT or view.region(parts[-1]) is None:
+            continue
+        if all(isinstance(part, Reasoning) for part in parts):
+            yield InsertAfter(
+                stage=NAME,
+                reason="an answer that says nothing [A410 F31]",
+                target=target_of(parts[-1]),
+                part=Text(text=BLANK, size=len(BLANK)),
+                required=True,
+                tokens_after=len(BLANK) // 4,
+            )
 
 
 def _suspects(view: View) -> Iterator[tuple[int, Message]]:
@@ -166,7 +191,7 @@ def _blank_block(raw: bytes) -> bool:
 
 def _opening(view: View, gone: set[Target]) -> Iterator[Edit]:
     """The first speaker is the user [A11]; a compaction block is the one exception [E10]. `gone`: what leaves anyhow."""
-    if not (view.rules.opens_with_user or view.facts.model.merge_same_role):  # [A420 A521]
+    if not (view.rules.opens_with_user or view.facts.model.opens_with_user):  # [A11 A420 A521]
         return
     stays = (_left(message, gone) for message in view.conversation.messages if message.written)
     leading = takewhile(lambda message: message.role is Role.ASSISTANT or not message.parts, stays)
@@ -216,6 +241,12 @@ def _closing(view: View, gone: set[Target]) -> Iterator[Edit]:
         )
 
 
+def _folds_all(view: View) -> bool:
+    """Whether the model takes no system message among the turns at all [A60 A502 A521]."""
+    model = view.facts.model
+    return model.fold_system or (view.rules.system_follows_user and model.mid_system is False)
+
+
 def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
     """System messages where none may stand go into a neighbouring turn of the user [A60 A502 F22].
 
@@ -231,7 +262,7 @@ def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
             continue
         before = _neighbour(reversed(messages[:at]), gone)
         after = _neighbour(messages[at + 1 :], gone)
-        if not view.facts.model.fold_system and _stands_well(before, after):
+        if not _folds_all(view) and _stands_well(before, after):
             continue
         if view.region(message.parts[0]) is not None or (
             after is not None and view.region(after.parts[0]) is not None
@@ -322,35 +353,3 @@ def _as_reminder(part: Part) -> Part:
     text = part.text if isinstance(part, Text | Reminder) else ""
     framed = f"<system-message>\n{text}\n</system-message>"
     return Reminder(text=framed, source=Source.REMINDER, name="system message", size=len(framed))
-
-
-def _merges(view: View, gone: set[Target]) -> Iterator[Edit]:
-    """Neighbours of one role become one message where the upstream wants turns to alternate [A420 A521 F26].
-
-    What leaves or is folded is `gone`: it stands between nobody, and nothing can be put behind it.
-    """
-    goal: Message | None = None
-    messages = view.conversation.messages
-    start = view.start - 1
-    while start > 0 and not _left(messages[start], gone).parts:
-        start -= 1
-    for at in range(max(0, start), len(messages)):
-        message = _left(messages[at], gone)
-        if not message.parts:
-            continue
-        if goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT):
-            if any(isinstance(part, Reasoning) for part in message.parts):
-                goal = message
-                continue
-            last = goal.parts[-1]
-            for part in message.parts:
-                if view.region(part) is not None:
-                    yield Move(
-                        stage=NAME,
-                        reason="turns alternate here [A521]",
-                        target=target_of(part),
-                        to=target_of(last),
-                        required=True,
-                    )
-        else:
-            goal = message

@@ -420,7 +420,7 @@ def test_a_ledger_read_from_its_store_gives_the_same_bytes(world, story):
 # -- what is taken out is kept -----------------------------------------------------------------------------
 
 
-@given(worlds, stories)
+@law(stories)
 def test_what_is_taken_out_is_kept_first(world, story):
     """Each handle in what we put in is that of a whole output, kept before anything names it, or of the client's own words."""
     kept: dict[str, bytes] = {}
@@ -441,7 +441,7 @@ def test_what_is_taken_out_is_kept_first(world, story):
                 assert len(edit.part.content) < len(kept[handle])
 
 
-@given(worlds, stories)
+@law(stories)
 def test_an_excerpt_is_never_cut_again(world, story):
     """Our own output, fed back in as a new conversation, has its excerpts left as they are."""
     for sent in play(world, story).sent[-3:]:

@@ -51,7 +51,8 @@ def test_a_fault_never_keeps_a_request_from_being_answered(model, place, monkeyp
     """A conversation that was sent rewritten goes on through a fault in any place, and after it."""
     provider = Provider(Settings(binding="error"))
     conversations = Conversations(policies("default"))
-    client = Session(World(model=model)).clients[0]
+    world = World(model=model)
+    client = Session(world).clients[0]
     story = [
         Step(answer=(3, 4)),
         Step(results=("lost", "ok"), says=(1,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -118,14 +119,14 @@ class AnthropicWire:
     def said(self, body: bytes) -> set[object]:
         """See `Wire.said`. A system message may have become framed text of the user's turn."""
         found: set[object] = set()
-        for message in orjson.loads(body)["messages"]:
+        for message in json.loads(body)["messages"]:
             content = message["content"]
             for block in [text(content)] if isinstance(content, str) else content:
                 match block["type"]:
                     case "text":
                         found |= {(message["role"], block["text"]), ("system", unframed(block["text"]))}
                     case "tool_use" | "server_tool_use":
-                        found.add((block["name"], canonical(orjson.dumps(block["input"]))))
+                        found.add((block["name"], canonical(json.dumps(block["input"]))))
                     case "thinking":
                         found.add(block["signature"])
         return found

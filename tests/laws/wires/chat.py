@@ -216,8 +216,8 @@ def _answer(blocks: list[Json], style: Style) -> Json:
 
 
 def _arguments(given: object, style: Style) -> str:
-    """The arguments as a string, respelt like anything below `input`."""
-    whole = spell({"input": given}, style).decode()
+    """The arguments as a string: clients that hold them as objects print them in an order of their own."""
+    whole = spell({"input": given}, Style(order=style.order)).decode()
     return whole[whole.index(":") + 1 : -1].strip()
 
 

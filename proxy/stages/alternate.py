@@ -1,0 +1,97 @@
+"""Who speaks after whom, where the upstream's template wants turns to alternate [A420 A430 A521].
+
+Stands behind the stages that add and remove turns: what they leave side by side is what the template sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..conversation import Message, Part, Reasoning, Role, Text
+from ..edits import Edit, InsertBefore, Move, target_of
+from .view import Proposal, View, causal
+
+NAME = "alternate"
+
+# The model reads this. Changing it invalidates every prompt cache behind it.
+BETWEEN = "(interrupted)"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`merge`: neighbours of one role become one message. `between`: an answer goes between results and the user."""
+
+    merge: bool = True
+    between: bool = True
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """Only where the upstream is known to refuse neighbours; so it may reach wherever we have not sent before."""
+    edits: list[Edit] = []
+    if config.between and not view.facts.model.user_after_results:
+        edits += _between(view)
+    if config.merge and view.facts.model.merge_same_role:
+        edits += _merges(view)
+    return causal(NAME, edits)
+
+
+def _between(view: View) -> Iterator[Edit]:
+    """A user who speaks right behind tool results is refused: an answer of one word goes between [A430]."""
+    messages = view.conversation.messages
+    for at in range(max(1, view.start), len(messages)):
+        first = messages[at].parts[0] if messages[at].parts else None
+        if first is None or messages[at].role is not Role.USER or view.region(first) is None:
+            continue
+        if _before(messages, at) is not Role.TOOL:
+            continue
+        yield InsertBefore(
+            stage=NAME,
+            reason="no user behind tool results here [A430]",
+            target=target_of(first),
+            part=Text(text=BETWEEN, size=len(BETWEEN)),
+            role=Role.ASSISTANT,
+            required=True,
+            tokens_after=len(BETWEEN) // 4,
+        )
+
+
+def _before(messages: tuple[Message, ...], at: int) -> Role | None:
+    return next((message.role for message in reversed(messages[:at]) if message.written), None)
+
+
+def _merges(view: View) -> Iterator[Edit]:
+    """Neighbours of one role become one message [A420 A521 F26]. Reasoning stays at the head of its own."""
+    goal: Message | None = None
+    messages = view.conversation.messages
+    start = view.start - 1
+    while start > 0 and not messages[start].written:
+        start -= 1
+    for at in range(max(0, start), len(messages)):
+        message = messages[at]
+        if not message.written:
+            continue
+        same = goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT)
+        if goal is None or not same or any(isinstance(part, Reasoning) for part in message.parts):
+            goal = message
+            continue
+        last = _keyed(goal.parts)
+        for part in message.parts if last is not None else ():
+            if last is not None and view.region(part) is not None:
+                yield Move(
+                    stage=NAME,
+                    reason="turns alternate here [A521]",
+                    target=target_of(part),
+                    to=target_of(last),
+                    required=True,
+                )
+
+
+def _keyed(parts: tuple[Part, ...]) -> Part | None:
+    """The last part that a client sends again: nothing can be put behind one of ours, and blank ones come and go."""
+    keyed = [part for part in parts if part.key]
+    return next((part for part in reversed(keyed) if not _is_blank(part)), keyed[-1] if keyed else None)
+
+
+def _is_blank(part: Part) -> bool:
+    return isinstance(part, Text) and not part.text.strip()

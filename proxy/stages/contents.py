@@ -1,0 +1,43 @@
+"""What stands inside a tool result: its texts, and its media."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..conversation import Image, ToolResult
+from ..rawjson import is_array, items
+
+MEDIA = ("image", "document", "image_url", "input_audio", "file", "video_url", "input_image", "input_file")
+"""Blocks of a result that are no text, in any format."""
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+
+
+def split(part: ToolResult) -> tuple[list[Raw], list[Raw]]:
+    """The blocks of a result that are no media, and those that are; a string has neither."""
+    if part.content is None or not is_array(part.content):
+        return [], []
+    blocks = [(block, msgspec.json.decode(block, type=_Block).type in MEDIA) for block in items(part.content)]
+    return [block for block, shown in blocks if not shown], [block for block, shown in blocks if shown]
+
+
+def text_inside(part: ToolResult) -> str:
+    """All texts of a result, a line each."""
+    if part.content is None:
+        return ""
+    if not is_array(part.content):
+        return str(msgspec.json.decode(part.content))
+    read = (msgspec.json.decode(block, type=_Block) for block in items(part.content))
+    return "\n".join(block.text for block in read if block.type == "text")
+
+
+def images(blocks: list[Raw]) -> Iterator[Image]:
+    """Media blocks as parts of a message."""
+    for block in blocks:
+        yield Image(raw=block.copy(), media_type="", data_bytes=len(block), size=len(block))

@@ -1,0 +1,88 @@
+"""Images inside tool results, where the upstream takes text alone there [A105].
+
+They go, with a line that says whose they are, into a user message behind all results of the turn; the result says
+so in their place. All of it is promised under the last result of the turn, behind which they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, structs
+
+from ..branch import Promise
+from ..conversation import Message, Part, Reminder, Role, Source, Text, ToolResult
+from ..edits import Edit, InsertAfter, Replace, Target, target_of
+from ..rawjson import closed_array, closed_object, encoded
+from .alternate import BETWEEN
+from .contents import images, split
+from .view import Proposal, View, weight
+
+NAME = "media"
+
+# The model reads these. Changing one invalidates every prompt cache behind it.
+ELSEWHERE = "[{count} image(s) of this result: see the user message behind the tool results]"
+LABEL = "[Image(s) of the result of tool call {call_id}]"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`results`: move images out of tool results where the upstream refuses them there."""
+
+    results: bool = True
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """Results of turns not sent before."""
+    if not config.results or view.facts.model.result_images or not view.rules.results_apart:
+        return Proposal()
+    messages = view.conversation.messages
+    places = range(view.start, len(messages))
+    return Proposal(promises=tuple(made for at in places for made in _moved(view, messages[at])))
+
+
+def _moved(view: View, message: Message) -> Iterator[Promise]:
+    new = [part for part in message.parts if isinstance(part, ToolResult) and view.region(part) is not None]
+    spoken_to = view.facts.model.user_after_results
+    edits = [edit for part in new for edit in _out_of(part, target_of(new[-1]), spoken_to=spoken_to)]
+    if edits:
+        yield Promise(anchor=new[-1].key, nth=new[-1].nth, stage=NAME, edits=tuple(edits))
+
+
+def _out_of(part: ToolResult, last: Target, *, spoken_to: bool) -> Iterator[Edit]:
+    """`spoken_to`: the user may speak right behind results [A430]."""
+    texts, media = split(part)
+    if not media:
+        return
+    note = encoded(ELSEWHERE.format(count=len(media)))
+    told = closed_object((("type", b'"text"'), ("text", note)))
+    bare = structs.replace(part, content=closed_array([*texts, told]))
+    yield Replace(
+        stage=NAME,
+        reason="results hold text alone here [A105]",
+        target=target_of(part),
+        part=bare,
+        required=True,
+        tokens_before=weight(part),
+        tokens_after=(sum(map(len, texts)) + len(note)) // 4,
+    )
+    if not spoken_to:
+        yield _behind(last, Text(text=BETWEEN, size=len(BETWEEN)), Role.ASSISTANT)
+    label = LABEL.format(call_id=part.call_id)
+    shown: list[Part] = [
+        Reminder(text=label, source=Source.TOOL_RESULT, name="images", size=len(label)),
+        *images(media),
+    ]
+    for one in shown:
+        yield _behind(last, one, Role.USER)
+
+
+def _behind(last: Target, part: Part, role: Role) -> InsertAfter:
+    return InsertAfter(
+        stage=NAME,
+        reason="images of a result [A105]",
+        target=last,
+        part=part,
+        role=role,
+        required=True,
+        tokens_after=weight(part),
+    )
