@@ -13,6 +13,7 @@ from proxy.simulator.chat import FLAVOURS, ChatProvider, Flavour
 from proxy.simulator.chat import pairing, reasoning, render, schema
 from proxy.simulator.chat.refusal import ChatRefusal
 from proxy.simulator.exchange import Answer
+from proxy.stages.alternate import BETWEEN
 from proxy.usage import openai_chat_usage
 from tests.laws.spelling import Style, spell
 from tests.laws.wires import Asked, Heard, Json, Spot, canonical, kind_of, text
@@ -47,7 +48,7 @@ class ChatWire:
 
     def models(self, upstream: str) -> tuple[str, ...]:
         """See `Wire.models`."""
-        return MODELS.get(upstream, ("qwen3", "devstral"))
+        return MODELS.get(upstream, ("qwen3", "gpt-oss"))
 
     def provider(self, upstream: str) -> ChatProvider:
         """See `Wire.provider`."""
@@ -138,9 +139,13 @@ class ChatWire:
         ]
 
     def last_answer(self, body: bytes) -> int:
-        """See `Wire.last_answer`."""
-        roles = [message["role"] for message in orjson.loads(body)["messages"]]
-        return max((at for at, role in enumerate(roles) if role == "assistant"), default=-1)
+        """See `Wire.last_answer`. What we put between two turns is no answer."""
+        places = [
+            at
+            for at, message in enumerate(orjson.loads(body)["messages"])
+            if message["role"] == "assistant" and message.get("content") != BETWEEN
+        ]
+        return max(places, default=-1)
 
     def slices(self, body: bytes) -> None:
         """See `Wire.slices`."""
