@@ -98,7 +98,7 @@ class Own:
 
     async def _live(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        gateway = Gateway(self._settings, self._rewriter, stream=self._stream)
+        gateway = Gateway(self._settings, self._rewriter, stream=self._stream, spool=self._rewriter.spool)
         await gateway.start()
         self._gateway = gateway
         watching = asyncio.ensure_future(watch(self._settings.policy, self._rewriter, gateway.journal.logger))

@@ -395,7 +395,7 @@ def test_nothing_is_written_but_the_state_and_what_is_removed_again(run: Run) ->
     assert [path for path in run.home.rglob("*") if path.is_file()] == [settings]
     assert settings.read_text() == before
     assert [*run.cwd.iterdir(), *run.tmp.iterdir()] == []
-    assert {path.name for path in run.state.iterdir()} == {"runs", "ledger.sqlite3"}
+    assert {path.name for path in run.state.iterdir()} == {"runs", "ledger.sqlite3", "spool.key"}
     assert [path.suffix for path in (run.state / "runs").iterdir()] == [".log"]
 
 

@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import urllib.request
+from pathlib import Path
 from collections.abc import Callable
 from typing import Any
 
@@ -110,3 +112,39 @@ def test_where_nothing_is_touched_nothing_is_saved() -> None:
     """Whatever the client does to itself."""
     _, more = through(dated, "transparent")
     assert more == Cost()
+
+
+def test_an_agent_reads_huge_outputs_again_from_the_runs_own_proxy(tmp_path: Path) -> None:
+    """What is taken out of its prompts is served beside them."""
+    log = "".join(f"unit {at} is built\n" for at in range(4000))
+    provider = Provider(Settings(), echo)
+    with Server(provider, clock=Clock()) as server:
+        flags = {
+            "listen": "127.0.0.1:0",
+            "state": str(tmp_path),
+            "policy": "frugal",
+            "upstreams": [f"anthropic={server.url}#anthropic"],
+        }
+        body = {
+            "model": MODEL,
+            "max_tokens": 64,
+            "messages": [
+                {"role": "user", "content": "Build."},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": log}]},
+            ],
+        }
+        with Own(resolve(flags, {}), Models.load(), io.StringIO()) as own:
+            request = urllib.request.Request(
+                f"{own.base}/v1/messages",
+                json.dumps(body).encode(),
+                {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"},
+            )
+            urllib.request.urlopen(request, timeout=30).close()
+            sent = json.loads(provider.log[-1].body)["messages"][2]["content"][0]["content"]
+            (url,) = re.findall(r"GET (http://\S+)\?lines=", sent)
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert answer.read().decode() == log
