@@ -108,7 +108,7 @@ def test_check_names_the_place_of_a_mistake(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
-@pytest.mark.parametrize("kind", ["policy", "server", "models", "agent"])
+@pytest.mark.parametrize("kind", ["policy", "server", "models", "agent", "launch"])
 def test_schema_prints_a_json_schema(kind: str) -> None:
     """Each kind of file has a JSON Schema for editors."""
     assert json.loads(stet("schema", kind).stdout)["$schema"].startswith("https://json-schema.org/")
@@ -166,7 +166,7 @@ def mentions() -> list[tuple[str, str]]:
 def test_every_command_that_is_written_about_exists(capsys: pytest.CaptureFixture[str]) -> None:
     """No file of ours sends people to a command, or an option of one, that is not there."""
     named = mentions()
-    assert {"serve", "demo", "check", "explain", "rewrite", "schema"} <= {command for command, _ in named}
+    assert {"serve", "run", "doctor", "demo", "check", "explain", "rewrite", "schema"} <= {command for command, _ in named}
     for command in {command for command, _ in named}:
         with pytest.raises(SystemExit) as left:
             main([command, "--help"])
@@ -188,7 +188,7 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_the_readme_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever reads it need not ask the program what there is."""
     readme = (ROOT / "README.md").read_text()
-    for command in ("serve", "demo", "explain", "check", "rewrite"):
+    for command in ("serve", "run", "doctor", "demo", "explain", "check", "rewrite"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}

@@ -12,7 +12,7 @@ from ..models import ModelFacts
 from ..usage import Usage
 from .cost import Cost, cost
 
-REQUIRED = frozenset({"encoding", "normalize", "balance", "reasoning"})
+REQUIRED = frozenset({"encoding", "normalize", "balance", "reasoning", "alternate"})
 """Stages that repair: without them a provider may refuse the request."""
 
 
