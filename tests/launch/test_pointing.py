@@ -173,7 +173,8 @@ def test_opencode_gets_a_configuration_in_a_variable(machine: Machine) -> None:
 def test_where_there_is_no_configuration_nothing_is_handed_over(machine: Machine, program: str) -> None:
     """Cline and Continue cannot be pointed without one, and the user is told."""
     made = machine.run(program, "hello there")
-    assert (made.command, made.variables, made.files) == ((program, "hello there"), {}, {})
+    assert (made.command, made.files) == ((program, "hello there"), {})
+    assert made.variables.keys() <= {"CLINE_SESSION_BACKEND_MODE"}
     assert "no configuration file to point" in made.survey.unpointed
 
 
@@ -302,7 +303,10 @@ def test_cline_gets_a_copy_of_its_providers(machine: Machine) -> None:
     }
     machine.write("~/.cline/data/settings/providers.json", json.dumps({"version": 1, "providers": providers}))
     made = machine.run("cline", "two words")
-    assert made.variables == {"CLINE_PROVIDER_SETTINGS_PATH": "TMP/providers.json"}
+    assert made.variables == {
+        "CLINE_PROVIDER_SETTINGS_PATH": "TMP/providers.json",
+        "CLINE_SESSION_BACKEND_MODE": "local",
+    }
     assert made.files["providers.json"] == {
         "version": 1,
         "providers": {
