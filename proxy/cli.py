@@ -311,8 +311,7 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Sp
     _must_be("--upstream", given.upstream, models.profiles)
     profile = models.profile_for("", given.upstream)
     opened = dialect.open(body)
-    name = dict(opened.envelope).get("model")
-    model = models.facts(profile, msgspec.json.decode(name, type=str) if name is not None else "")
+    model = models.facts(profile, dialect.model(opened, ""))
     facts = Facts(
         now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent, spool=spool
     )

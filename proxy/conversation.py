@@ -96,22 +96,30 @@ class Image(Piece, frozen=True, kw_only=True):
 
 
 class ToolCall(Piece, frozen=True, kw_only=True):
-    """A call of a tool. `input` is the argument object as JSON. `server` calls are answered upstream [A30]."""
+    """A call of a tool. `input` is the argument object as JSON. `server` calls are answered upstream [A30].
+
+    `signature`: what a model signed the call with, where calls themselves are signed [A304].
+    """
 
     id: str
     name: str
     input: bytes
     server: bool = False
+    signature: str = ""
 
 
 class ToolResult(Piece, frozen=True, kw_only=True):
-    """The answer to a call. `content` is JSON as sent (string or list of blocks), None where absent."""
+    """The answer to a call. `content` is JSON as sent (string or list of blocks), None where absent.
+
+    `name`: the tool's, where results say it; what is made in a result's place says it too.
+    """
 
     call_id: str
     content: bytes | None
     is_error: bool = False
     server: bool = False
     images: int = 0
+    name: str = ""
 
 
 class Reasoning(Piece, frozen=True, kw_only=True):
@@ -187,7 +195,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
 
     `envelope` has every top-level member in the client's order. `tools_changed` and `system_changed` say
     that the parts no longer are what the envelope holds. `partial`: the history lives on the server, what we
-    see is a delta, and nothing may be judged by what it lacks [A65 A210].
+    see is a delta, and nothing may be judged by what it lacks [A65 A210]. `named`: what the format calls the list of
+    messages, and the parts of one.
     """
 
     envelope: tuple[tuple[str, Raw], ...]
@@ -202,6 +211,7 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     automatic_mark: Mark | None = None
     tools_changed: bool = False
     system_changed: bool = False
+    named: tuple[str, str] = ("messages", "content")
 
     def last(self, role: Role) -> int:
         """Place of the last message of `role`, -1 where there is none."""

@@ -13,7 +13,19 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from .conversation import NO_KEY, Conversation, Key, Mark, Message, Part, Reminder, Role, Text, ToolCall
+from .conversation import (
+    NO_KEY,
+    Conversation,
+    Key,
+    Mark,
+    Message,
+    Part,
+    Reminder,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from .identity import derived, digest, plainly, says
 from .runs import follow
 
@@ -270,6 +282,13 @@ def _move(bench: _Bench, source: tuple[list[Part], int], edit: Move, to: Target,
 
 
 def _successor(part: Part, old: Part) -> Part:
+    match part, old:
+        case ToolCall(signature=""), ToolCall(signature=signature):
+            part = structs.replace(part, signature=signature)
+        case ToolResult(name=""), ToolResult(name=name):
+            part = structs.replace(part, name=name)
+        case _:
+            pass
     base = part.base if part.base is not None else old.raw if old.raw is not None else old.base
     return structs.replace(part, raw=None, base=base, key=old.key, nth=old.nth, mark=old.mark)
 
@@ -291,7 +310,8 @@ def unchanged(edit: Edit, part: Part) -> bool:
     """Whether a replacement says what already stands there, to the byte: then it is none."""
     match edit, part:
         case Replace(part=ToolCall() as new), ToolCall():
-            return (new.id, new.name, new.input) == (part.id, part.name, part.input)
+            same = (new.id, new.name, new.input) == (part.id, part.name, part.input)
+            return same and new.signature in ("", part.signature)
         case Replace(part=Text() | Reminder() as new), Text() | Reminder():
             return new.text == part.text
         case _:

@@ -18,7 +18,7 @@ from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remov
 from .rewrite import Rewrite
 from .runs import runs
 
-_MESSAGE = re.compile(r"messages\[(\d+)\]")
+_MESSAGE = re.compile(r"(messages|contents)\[(\d+)\]")
 
 
 class EditLine(Struct, frozen=True, kw_only=True):
@@ -138,11 +138,12 @@ def _places(conversation: Conversation | None) -> Mapping[Target, str]:
     if conversation is None:
         return {}
     found: dict[Target, str] = {}
+    turns, blocks = conversation.named
     for name, parts in (("tools", conversation.tools), ("system", conversation.system)):
         found |= {Target(part.key, part.nth): f"{name}[{at}]" for at, part in enumerate(parts)}
     for message in conversation.messages:
         found |= {
-            Target(part.key, part.nth): f"messages[{message.index}].content[{at}]"
+            Target(part.key, part.nth): f"{turns}[{message.index}].{blocks}[{at}]"
             for at, part in enumerate(message.parts)
         }
     return found
@@ -246,7 +247,7 @@ def _from_to(first: str, last: str) -> str:
     ends = [_MESSAGE.match(place) for place in (first, last)]
     if ends[0] is None or ends[1] is None:
         return f"{first}...{last}"
-    return f"messages[{ends[0][1]}]...[{ends[1][1]}]"
+    return f"{ends[0][1]}[{ends[0][2]}]...[{ends[1][2]}]"
 
 
 def _share(source: str, share: float, tokens: str) -> str:

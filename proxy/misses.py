@@ -161,16 +161,17 @@ def first_difference(recent: Recent | None, read: Conversation) -> str | None:
     """The first part of the last request that is otherwise in this one, in words; None for a plain append."""
     if recent is None:
         return None
+    turns, blocks = read.named
     for at, then in enumerate(recent.client):
         if at >= len(read.messages):
-            return f"messages[{at}] and what stood behind it is gone"
+            return f"{turns}[{at}] and what stood behind it is gone"
         now = read.messages[at]
         if then is now:
             continue
         place = _part_difference(then, now)
         if place is not None:
             behind = sum(part.size for message in recent.client[at:] for part in message.parts)
-            return f"messages[{at}].content[{place[0]}] {place[1]}, {behind} bytes stand there and behind"
+            return f"{turns}[{at}].{blocks}[{place[0]}] {place[1]}, {behind} bytes stand there and behind"
     return None
 
 

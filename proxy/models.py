@@ -115,6 +115,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: ReasoningRule = "as-sent"
     """`signed`: blocks with a signature are checked, those without fail [A43]. `required`: unsigned, and all of it
     must come back [A400 A410]. `free`: may be there or not. `as-sent`: not known, so it leaves as it came."""
+    signed_calls: bool = False
+    """Must the first call of each step of the current turn be signed [A304]?"""
     redacted_thinking: bool = True
     """Are `redacted_thinking` blocks accepted in the history [A510]?"""
 
@@ -193,6 +195,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     prefix_check: bool | None = None
     last_turn_thinking: bool | None = None
     reasoning: ReasoningRule | None = None
+    signed_calls: bool | None = None
     redacted_thinking: bool | None = None
     prefill: bool | None = None
     mid_system: bool | None = None

@@ -179,6 +179,7 @@ def _keyed(conversation: Conversation, facts: Facts, shared: int) -> Conversatio
     fresh = map(facts.agent.recognise, conversation.messages[shared:])
     return structs.replace(
         conversation,
+        model=conversation.model or facts.model.model,  # it may stand in the path alone
         messages=(*known, *chained_on(fresh, origin(facts.tenant), facts.agent.mask, known)),
         tools=_named_tools(conversation.tools),
         system=_named_system(conversation.system),

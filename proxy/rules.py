@@ -20,6 +20,10 @@ class Rules(Struct, frozen=True, kw_only=True):
     else one in its turn. `short_ids`: ids keep the model's limit for chat completions [A104]. `reasoning_placed`:
     reasoning stands where the model had it [A42]. `lost_reasoning`: what stands for reasoning that an upstream wants
     back and that is gone [A400 F9]; "" where nothing can. `call_marks`: a mark may stand on a call.
+    `calls_follow_user`: a message with calls stands right behind a user's, so a run of the model's with a call in it
+    is one message [A302]. `white_text`: of blank texts only an empty one is refused [A301]. `stripped_prefill`: a last
+    turn of the model may not end in blanks [A12]. `stand_in`: the signature that a call no such model made goes with,
+    "" where calls carry none [A304 A306].
     """
 
     results_first: bool
@@ -38,3 +42,15 @@ class Rules(Struct, frozen=True, kw_only=True):
     reasoning_placed: bool = True
     lost_reasoning: bytes = b""
     call_marks: bool = True
+    calls_follow_user: bool = False
+    white_text: bool = False
+    stripped_prefill: bool = True
+    stand_in: str = ""
+
+    def nothing(self, text: str) -> bool:
+        """Whether this is a text of nothing: of no character at all, or of none that is seen."""
+        return not (text if self.white_text else text.strip())
+
+    def refuses(self, text: str) -> bool:
+        """Whether a text part may not say this."""
+        return not self.blank_text and self.nothing(text)

@@ -45,6 +45,8 @@ def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Itera
             continue
         if waiting:
             yield "call without a result"
+        if rules.calls_follow_user and message.tally.calls and _is_behind_model(messages, place, whole=whole):
+            yield "call not behind the user"
         waiting = [part.id for part in message.parts if isinstance(part, ToolCall) and not part.server]
         if len(set(waiting)) < len(waiting) or (rules.unique_ids and seen.intersection(waiting)):
             yield "call id twice"
@@ -53,6 +55,11 @@ def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Itera
             yield "text behind a call"
     if waiting:
         yield "call without a result"
+
+
+def _is_behind_model(messages: Sequence[Message], place: int, *, whole: bool) -> bool:
+    """Whether the message opens the history, or stands behind one of the model's [A302]."""
+    return messages[place - 1].role is Role.ASSISTANT if place else whole
 
 
 def _answers(message: Message, waiting: list[str] | None, rules: Rules) -> Iterator[str]:
@@ -99,10 +106,8 @@ def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Ite
             yield "empty message"
         for part in message.parts:
             match part:
-                case Text(text=text) if (
-                    not rules.blank_text
-                    and not text.strip()
-                    and (part.raw is not None or part.base is not None)
+                case Text(text=text) if rules.refuses(text) and (
+                    part.raw is not None or part.base is not None
                 ):
                     yield "blank text"
                 case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):

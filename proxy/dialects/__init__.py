@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import msgspec
 from msgspec import Raw, Struct
 
 from ..conversation import Conversation, Message
@@ -20,6 +21,16 @@ class Opened(Struct, frozen=True):
 
     envelope: tuple[tuple[str, Raw], ...]
     messages: tuple[Raw, ...]
+
+    def text(self, name: str) -> str:
+        """A top-level string, "" where there is none."""
+        try:
+            return next((_string.decode(raw) for known, raw in self.envelope if known == name), "")
+        except msgspec.DecodeError:
+            return ""
+
+
+_string = msgspec.json.Decoder(str)
 
 
 class Dialect(Protocol):
@@ -40,6 +51,9 @@ class Dialect(Protocol):
     def open(self, body: bytes) -> Opened:
         """Open a request one level. Raises BodyError where it cannot be read without guessing."""
 
+    def model(self, opened: Opened, path: str) -> str:
+        """The model a request asks for, in its body or in its raw `path` (no query); "" where neither says."""
+
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """The parts. `known` are messages read before whose bytes stand at the beginning of this body.
 
@@ -57,7 +71,8 @@ class Dialect(Protocol):
 
 
 from .anthropic import Anthropic  # noqa: E402  they need the protocol above
+from .gemini import Gemini  # noqa: E402
 from .openai_chat import OpenAIChat  # noqa: E402
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(), OpenAIChat())}
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(), OpenAIChat(), Gemini())}
 """All dialects by name, one line each. What is not here passes through."""

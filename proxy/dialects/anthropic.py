@@ -144,6 +144,10 @@ class Anthropic:
             raise BodyError("messages is missing" if raw == ABSENT else "messages is not a list")
         return Opened(envelope, tuple(items(raw)))
 
+    def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body
+        """See `Dialect.model`."""
+        return opened.text("model")
+
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
         members_of = dict(opened.envelope)

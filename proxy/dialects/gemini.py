@@ -21,7 +21,7 @@ from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, encoded, holds_nul, is_array, items, members
 from ..rules import Rules
 from . import Opened
-from .gemini_pairing import Pairing, Read
+from .gemini_pairing import Pairing
 from .gemini_parts import ABSENT, Pairs, camel, put, read_part, written_part
 from .gemini_tools import read_tools, written_tools
 
@@ -35,6 +35,11 @@ RULES = Rules(
     opens_with_user=False,  # but for calls [A302]
     system_follows_user=False,
     marks=0,
+    calls_follow_user=True,  # [A302]
+    white_text=True,  # [A301]
+    unique_ids=False,
+    stripped_prefill=False,
+    stand_in="skip_thought_signature_validator",  # [A306]
 )
 
 _ROLES = {"": Role.USER, "user": Role.USER, "function": Role.USER, "model": Role.ASSISTANT}
@@ -68,7 +73,7 @@ class Gemini:
     """The dialect. It has no state."""
 
     name = "gemini"
-    turns = ""
+    turns = "contents"
     rules = RULES
 
     def open(self, body: bytes) -> Opened:
@@ -86,11 +91,8 @@ class Gemini:
         found = _IN_PATH.search(path)
         if found is not None:
             return found[1]
-        request = _request(opened.envelope)
-        for name, raw in (*request.members, *opened.envelope):
-            if name == "model" and bytes(raw)[:1] == b'"':
-                return _string.decode(raw).rpartition("/")[2]
-        return ""
+        inner = Opened(tuple(_request(opened.envelope).members), ())
+        return (inner.text("model") or opened.text("model")).rpartition("/")[2]
 
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
@@ -112,6 +114,7 @@ class Gemini:
                 messages=(*known, *fresh),
                 partial=bytes(named.get("cachedContent", NULL)) not in (NULL, b'""'),  # [B303 B304]
                 model=self.model(opened, ""),
+                named=("contents", "parts"),
             )
         except msgspec.DecodeError as error:
             raise BodyError(f"not a request of this format: {error}") from None
@@ -186,8 +189,8 @@ def _message(raw: Raw, index: int, pairing: Pairing) -> Message:
     named = dict(frame)
     role = _role(named.get("role", ABSENT))
     # A content that says nothing still is something an edit can name.
-    reads = [*_reads(named.get("parts", ABSENT))] or [Read(Text(text=""))]
-    return Message(role=role, parts=pairing.paired(role, reads), raw=raw, frame=frame, index=index)
+    parts = [*_parts(named.get("parts", ABSENT))] or [Text(text="")]
+    return Message(role=role, parts=pairing.paired(role, parts), raw=raw, frame=frame, index=index)
 
 
 def _role(raw: Raw) -> Role:
@@ -197,7 +200,7 @@ def _role(raw: Raw) -> Role:
     return _ROLES.get(_string.decode(raw).lower(), Role.META)
 
 
-def _reads(raw: Raw) -> Iterator[Read]:
+def _parts(raw: Raw) -> Iterator[Part]:
     if is_array(raw):
         yield from map(read_part, items(raw))
     elif _is_object(raw):
@@ -207,7 +210,7 @@ def _reads(raw: Raw) -> Iterator[Read]:
 def _system(raw: Raw) -> Iterator[Part]:
     """The parts of the system instruction. What is no content of the known form is left as it came."""
     if _is_object(raw):
-        yield from (read.part for read in _reads(dict(members(raw.copy())).get("parts", ABSENT)))
+        yield from _parts(dict(members(raw.copy())).get("parts", ABSENT))
 
 
 def _written(message: Message) -> bytes:

@@ -14,18 +14,11 @@ from msgspec import Struct, structs
 
 from ..conversation import Message, Part, Role, ToolCall, ToolResult
 
-_DERIVED = re.compile(r"#(?:0\.[0-9]+|[1-9][0-9]*)\.(.*)", re.DOTALL)
-"""An id of ours: of a call without one by number, of a response without a call behind `0.`; and the name.
+_DERIVED = re.compile(r"#(?:0\.[0-9]+|[1-9][0-9]*)\..*", re.DOTALL)
+"""An id of ours: of a call without one by number, of a response without a call behind `0.`; then the name.
 
 A client's own id that begins like this is read with one more `#` in front, so that none is ever mistaken.
 """
-
-
-class Read(Struct, frozen=True):
-    """A part, and the function's name where it is a response: what it is paired by."""
-
-    part: Part
-    name: str = ""
 
 
 def inward(wire: str | None) -> str:
@@ -38,12 +31,6 @@ def outward(call_id: str) -> str | None:
     if not call_id or _DERIVED.fullmatch(call_id):
         return None
     return call_id[1:] if call_id.startswith("##") else call_id
-
-
-def name_in(call_id: str) -> str:
-    """The function's name that an id of ours holds, "" in any other."""
-    found = _DERIVED.fullmatch(call_id)
-    return found[1] if found else ""
 
 
 class _Answer(Struct, frozen=True):
@@ -82,23 +69,18 @@ class Pairing:
             for result in _results((message,)):
                 self._serve([call for call in self._waiting if call.id == result.call_id][:1])
 
-    def paired(self, role: Role, reads: Iterable[Read]) -> tuple[Part, ...]:
+    def paired(self, role: Role, parts: Iterable[Part]) -> tuple[Part, ...]:
         """The parts of the next content, calls and responses with their ids."""
         self._enter(role)
-        parts: list[Part] = []
-        answers: list[_Answer] = []
-        for at, read in enumerate(reads):
-            match read.part:
-                case ToolCall() as call:
-                    parts.append(self._numbered(call))
-                case ToolResult(call_id=wire):
-                    answers.append(_Answer(at, wire, read.name))
-                    parts.append(read.part)
-                case part:
-                    parts.append(part)
+        done = [self._numbered(part) if isinstance(part, ToolCall) else part for part in parts]
+        answers = [
+            _Answer(at, part.call_id, part.name)
+            for at, part in enumerate(done)
+            if isinstance(part, ToolResult)
+        ]
         for at, call_id in self._answers(answers).items():
-            parts[at] = structs.replace(parts[at], call_id=call_id)
-        return tuple(parts)
+            done[at] = structs.replace(done[at], call_id=call_id)
+        return tuple(done)
 
     def _enter(self, role: Role) -> None:
         """A content of this role begins: the model's behind anybody else's is a new step."""

@@ -24,7 +24,7 @@ from ..conversation import (
     ToolResult,
 )
 from ..rawjson import closed_object, encoded, is_string, members
-from .gemini_pairing import Read, inward, name_in, outward
+from .gemini_pairing import inward, outward
 
 ABSENT = Raw(b"")
 
@@ -85,7 +85,7 @@ def camel(name: str) -> str:
 # -- from the wire ---------------------------------------------------------------------------------------
 
 
-def read_part(raw: Raw) -> Read:
+def read_part(raw: Raw) -> Part:
     """A part; one in a form that this version does not know passes as it came."""
     try:
         part = _part.decode(raw)
@@ -104,21 +104,21 @@ def read_part(raw: Raw) -> Read:
     )
     match [data for data in said if data is not None]:
         case [str() as text]:
-            return Read(_text(raw, part, text))
+            return _text(raw, part, text)
         case [_Call() as call]:
-            return Read(_call(raw, call))
+            return _call(raw, part, call)
         case [_Response() as response]:
-            return Read(_result(raw, response), response.name or "")
+            return _result(raw, response)
         case [_Media() as media]:
-            return Read(_image(raw, media))
+            return _image(raw, media)
         case [] if _kind(raw) is None:
-            return Read(_text(raw, part, ""))
+            return _text(raw, part, "")
         case _:
             return _opaque(raw)
 
 
-def _opaque(raw: Raw) -> Read:
-    return Read(Opaque(raw=raw, size=len(raw), kind=_kind(raw) or ""))
+def _opaque(raw: Raw) -> Opaque:
+    return Opaque(raw=raw, size=len(raw), kind=_kind(raw) or "")
 
 
 def _kind(raw: Raw) -> str | None:
@@ -132,13 +132,17 @@ def _kind(raw: Raw) -> str | None:
 
 def _text(raw: Raw, part: _Part, text: str) -> Part:
     """A text, or thinking: said aloud, or a signature that came on a text without words [A305 C300]."""
-    signature = part.signature or part.signature_snake or ""
+    signature = _signature(part)
     if (part.thought and text) or (signature and not text.strip()):
         return Reasoning(raw=raw, size=len(raw), signature=signature)
     return Text(raw=raw, size=len(raw), text=text)
 
 
-def _call(raw: Raw, call: _Call) -> ToolCall:
+def _signature(part: _Part) -> str:
+    return part.signature or part.signature_snake or ""
+
+
+def _call(raw: Raw, part: _Part, call: _Call) -> ToolCall:
     arguments = bytes(call.args)
     return ToolCall(
         raw=raw,
@@ -146,6 +150,7 @@ def _call(raw: Raw, call: _Call) -> ToolCall:
         id=inward(call.id),
         name=call.name or "",
         input=b"{}" if arguments in (b"", b"null") else arguments,
+        signature=_signature(part),
     )
 
 
@@ -158,6 +163,7 @@ def _result(raw: Raw, response: _Response) -> ToolResult:
         content=content,
         is_error=is_error,
         images=sum(camel(name) == "inlineData" for part in response.parts or () for name in part),
+        name=response.name or "",
     )
 
 
@@ -217,6 +223,8 @@ def written_part(part: Part) -> Raw | bytes:
     if all(camel(known) != name for known, _ in base):
         base = []  # it was another kind of part: what was said about that does not hold
     put(base, name, value)
+    if isinstance(part, ToolCall) and part.signature:
+        put(base, "thoughtSignature", encoded(part.signature))
     return closed_object(base)
 
 
@@ -236,8 +244,8 @@ def _written_call(part: ToolCall, pairs: Pairs) -> bytes:
 
 def _written_result(part: ToolResult, pairs: Pairs) -> bytes:
     _put_id(pairs, part.call_id)
-    if _value(pairs, "name") is None:
-        put(pairs, "name", encoded(name_in(part.call_id)))
+    if part.name or not pairs:
+        put(pairs, "name", encoded(part.name))
     response = _written_response(part, _value(pairs, "response") or b"")
     if response is not None:
         put(pairs, "response", response)

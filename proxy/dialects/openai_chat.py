@@ -112,6 +112,10 @@ class OpenAIChat:
             spoken += [roles[run[0]]] if joined else [roles[at] for at in run]
         return ChatOpened(envelope, tuple(turns), tuple(spoken), tuple(listed[:first]))
 
+    def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body
+        """See `Dialect.model`."""
+        return opened.text("model")
+
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
         if not isinstance(opened, ChatOpened):

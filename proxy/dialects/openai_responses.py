@@ -117,6 +117,10 @@ class OpenAIResponses:
         first = next((at for at, one in enumerate(listed) if not leads(head_of(one))), len(listed))
         return ResponsesOpened(envelope, tuple(listed[first:]), tuple(listed[:first]))
 
+    def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body
+        """See `Dialect.model`."""
+        return opened.text("model")
+
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
         if not isinstance(opened, ResponsesOpened):

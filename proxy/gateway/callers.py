@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,7 +13,7 @@ from msgspec import Raw, Struct
 from ..identity import digest
 from .exchange import RawHeaders
 
-_ROTATING = ("sk-ant-oat", "eyJ")
+_ROTATING = ("sk-ant-oat", "eyJ", "ya29.")
 """Beginnings of bearer tokens that are renewed in mid-session and so name nobody."""
 
 
@@ -32,13 +33,6 @@ _metadata = msgspec.json.Decoder(_Metadata)
 _user = msgspec.json.Decoder(UserId)
 
 
-def text_of(envelope: Mapping[str, Raw], name: str) -> str:
-    try:
-        return _string.decode(envelope[name]) if name in envelope else ""
-    except msgspec.DecodeError:
-        return ""
-
-
 def user_of(envelope: Mapping[str, Raw]) -> UserId:
     """Account and session as an agent names them in its metadata; empty where it does not."""
     try:
@@ -51,10 +45,18 @@ def user_of(envelope: Mapping[str, Raw]) -> UserId:
         return UserId()
 
 
-def tenant(headers: RawHeaders, account: str, upstream: str) -> bytes:
+def project_of(envelope: Mapping[str, Raw]) -> str:
+    """The project that a request says it is billed to [D301]; "" where it says none."""
+    try:
+        return _string.decode(envelope["project"]) if "project" in envelope else ""
+    except msgspec.DecodeError:
+        return ""
+
+
+def tenant(headers: RawHeaders, account: str, upstream: str, query: str = "") -> bytes:
     """Who pays, as a digest: the account where one is named, else the key, else the upstream alone.
 
-    Caches belong to an organization [B16]; a token that rotates would orphan a conversation in its middle.
+    Some keys stand in the query [D300]. Caches belong to an organization [B16]; a token that rotates would orphan a conversation in its middle.
     """
     if account:
         return digest(b"account", account.encode())
@@ -67,6 +69,9 @@ def tenant(headers: RawHeaders, account: str, upstream: str) -> bytes:
             "latin-1"
         ).startswith(_ROTATING):
             return digest(b"key", secret)
+    keys = parse_qs(query).get("key", ()) if "key=" in query else ()
+    for key in keys:
+        return digest(b"key", key.encode())
     return digest(b"upstream", upstream.encode())
 
 

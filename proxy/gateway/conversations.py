@@ -33,11 +33,11 @@ from ..stages import Facts
 from ..tokens import Calibration
 from ..turns import Miss, TurnReport
 from ..usage import Usage
-from .callers import reached_at, tenant, text_of, user_of
+from .callers import project_of, reached_at, tenant, user_of
 from .exchange import Incoming, Outcome, Prepared
 from .spool import SpoolDirectory
 
-COUNTING = ("/count_tokens",)
+COUNTING = ("/count_tokens", ":countTokens")
 """Requests that ask what a body would cost: rewritten alike, remembered by nobody [A70]."""
 
 _KEPT = 10_000
@@ -91,7 +91,8 @@ class Conversations:
             return Prepared(body=request.body, commit=False)
         opened = _opened(request.body, dialect, self.ledger)
         shown = opened or _opened(repair(request.body)[0], dialect, self.ledger)
-        facts = self._facts(request, dict(shown.envelope) if shown else {})
+        asked = dialect.model(shown, request.path) if shown else ""
+        facts = self._facts(request, dict(shown.envelope) if shown else {}, asked)
         try:
             return self._prepare(request, dialect, facts, opened)
         except BodyError as error:
@@ -211,15 +212,17 @@ class Conversations:
 
     # -- facts ----------------------------------------------------------------------------------------
 
-    def _facts(self, request: Incoming, envelope: Mapping[str, Raw]) -> Facts:
+    def _facts(self, request: Incoming, envelope: Mapping[str, Raw], asked: str) -> Facts:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
         agent = self.agents.of(headers)
         user = user_of(envelope)
-        model = self.models.facts(self._profile(request), text_of(envelope, "model"))
+        model = self.models.facts(self._profile(request), asked, request.dialect)
         session = " ".join(headers[name] for name in (*agent.session, *agent.subagent) if name in headers)
         return Facts(
             now=request.started_at,
-            tenant=tenant(request.headers, user.account_uuid, request.upstream),
+            tenant=tenant(
+                request.headers, user.account_uuid or project_of(envelope), request.upstream, request.query
+            ),
             model=model,
             upstream=request.upstream,
             session=session or user.session_id,

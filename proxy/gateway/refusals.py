@@ -22,6 +22,12 @@ _CLASSES: tuple[tuple[str, str, str], ...] = (
     ("F6", "thinking_signature", r"Invalid .{0,3}signature.{0,3} in .{0,3}(?:redacted_)?thinking"),
     ("F6", "thinking_signature", r"thinking\.signature: Field required"),
     ("F8", "thinking_binding", r"bound to a different conversation"),
+    (
+        "F10",
+        "tool_pairing",
+        r"number of function response parts is equal to the number of function call parts",
+    ),
+    ("F11", "tool_pairing", r"function (?:call|response) turn comes immediately after"),
     ("F12", "ends_with_assistant", r"does not support assistant message prefill"),
     ("F13", "duplicate_ids", r"tool_use.{0,3} ids must be unique"),
     ("F19", "invalid_json", r"request body is not valid JSON"),
@@ -31,6 +37,7 @@ _CLASSES: tuple[tuple[str, str, str], ...] = (
     ("F22", "system_position", r"role .{0,3}system.{0,3} must follow a .{0,3}user"),
     ("F23", "cache_marks", r"maximum of \d+ blocks with .{0,3}cache_control"),
     ("F23", "cache_marks", r"ttl=.{0,3}1h.{0,3} cache_control block must not come after"),
+    ("F30", "empty_text", r"must include at least one parts field"),
 )
 """The number of the report in RULES.md, the class, and what its message says."""
 

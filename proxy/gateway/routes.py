@@ -33,7 +33,9 @@ _DIALECTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*/chat/completions"), "openai_chat"),
     (re.compile(r".*/responses"), "openai_responses"),
     (
-        re.compile(r".*/(?:models|tunedModels)/[^/]+:(?:generateContent|streamGenerateContent|countTokens)"),
+        re.compile(
+            r".*/(?:models|tunedModels|endpoints)/[^/]+:(?:generateContent|streamGenerateContent|countTokens)"
+        ),
         "gemini",
     ),
     (re.compile(r".*/v1internal:(?:generateContent|streamGenerateContent|countTokens)"), "gemini"),

@@ -62,27 +62,34 @@ def _spellings(action: Action) -> tuple[Call, ...]:
                 Call("read", {"filePath": path}),
                 Call("read", {"path": path}),
                 Call("read_file", {"path": path}),
+                Call("read_file", {"file_path": path}),
+                Call("read_file", {"absolute_path": path}),
             )
         case Shell(command):
             return (
                 Call("Bash", {"command": command, "description": "Run a command"}),
                 Call("bash", {"command": command, "description": "Run a command"}),
                 Call("run", {"cmd": command}),
+                Call("run_shell_command", {"command": command}),
             )
         case Search(pattern, path):
             return (
                 Call("Grep", {"pattern": pattern, "path": path}),
                 Call("grep", {"pattern": pattern, "path": path}),
+                Call("grep_search", {"pattern": pattern, "dir_path": path}),
+                Call("search_file_content", {"pattern": pattern, "path": path}),
             )
         case Find(pattern, path):
             return (
                 Call("Glob", {"pattern": pattern, "path": path}),
                 Call("glob", {"pattern": pattern, "path": path}),
+                Call("glob", {"pattern": pattern, "dir_path": path}),
             )
         case Write(path, content):
             return (
                 Call("Write", {"file_path": path, "content": content}),
                 Call("write", {"filePath": path, "content": content}),
+                Call("write_file", {"file_path": path, "content": content}),
             )
         case Call():
             return (action,)

@@ -76,7 +76,7 @@ class Provider:
     def prepare(self, headers: Headers, body: bytes, now: float, path: str = MESSAGES) -> Answer:
         """Answer a POST without its cache entries being visible yet."""
         kept = tuple((name, _safe(name, value)) for name, value in headers_list(headers))
-        record = Exchange(path=path, headers=kept, body=body, started=now, status=0)
+        record = Exchange(path=path.partition("?")[0], headers=kept, body=body, started=now, status=0)
         try:
             answer = self._injected(record) or self._respond(headers_list(headers), body, record)
         except Refusal as refusal:

@@ -9,25 +9,40 @@ from aiohttp import web
 
 from .clock import Clock
 from .exchange import Answer
-from .provider import MODELS, Headers
+from .provider import Headers
 from .refusal import envelope
-from .settings import Settings
 
 _LIMIT = 96 * 1024 * 1024
+
+
+MODELS = ("/v1/models", "/v1beta/models")
+"""Where clients ask for the list of models."""
+
+
+class Delays(Protocol):
+    """The settings of a provider that its server keeps, in seconds."""
+
+    @property
+    def latency_s(self) -> float:
+        """Before the first byte."""
+
+    @property
+    def event_delay_s(self) -> float:
+        """Behind each event."""
 
 
 class Service(Protocol):
     """What can be put on a socket: a provider of any format."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> Delays:
         """Its delays, among others."""
 
     def models(self) -> bytes:
-        """The answer to `GET /v1/models`."""
+        """The list of models."""
 
     def prepare(self, headers: Headers, body: bytes, now: float, path: str) -> Answer:
-        """Answer a POST without its cache entries being visible yet."""
+        """Answer a POST without its cache entries being visible yet. `path` is the raw target, query and all."""
 
     def begin(self, answer: Answer) -> None:
         """The first byte of an answer goes out."""
@@ -95,7 +110,7 @@ class Server:
         self._loop.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method == "GET" and request.path == MODELS:
+        if request.method == "GET" and request.path in MODELS:
             return web.Response(body=self.provider.models(), content_type="application/json")
         if request.method in ("GET", "HEAD") and request.path == "/":
             return web.Response(body=b"", content_type="text/plain")
@@ -106,7 +121,7 @@ class Server:
             return web.Response(status=404, body=envelope(404, "Not found"), content_type="application/json")
         raw = await _body(request)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers]
-        answer = self.provider.prepare(headers, raw, self.clock(), request.path)
+        answer = self.provider.prepare(headers, raw, self.clock(), request.raw_path)
         if self.provider.settings.latency_s:
             await asyncio.sleep(self.provider.settings.latency_s)
         self.provider.begin(answer)

@@ -30,16 +30,17 @@ ORPHAN = "[Result of an earlier tool call ({call_id}) that is no longer part of 
 
 def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[str, ToolCall]) -> None:
     messages = walk.view.conversation.messages
+    first = walk.view.rules.results_first
     given: list[ToolResult] = []
     misplaced: list[ToolResult] = []
     for at in answers:
         leading = at == (run[-1] + 1 if walk.view.rules.results_apart and run else answers[0])
         for part in messages[at].parts:
             if not isinstance(part, ToolResult):
-                leading = leading and is_blank(part)
+                leading = leading and (is_blank(part) or not first)
                 continue
             fate = _fate(walk, part, run, waiting, given)
-            leading = leading and fate is not _Fate.TEXT
+            leading = leading and (fate is not _Fate.TEXT or not first)
             if fate is _Fate.ANSWER:
                 given.append(part)
                 if not leading:
@@ -86,8 +87,7 @@ def _fate(
         return _Fate.ANSWER
     if walk.view.region(part) is None or not walk.config.orphans:
         return _Fate.NEITHER
-    first = next((other for other in given if other.call_id == part.call_id), None)
-    if first is not None and content_says(first.content) == content_says(part.content):
+    if any(_again(part, other) for other in given):
         drop(walk, part, "a second, equal result [A23 F20]")
         return _Fate.NEITHER
     _to_text(walk, part)
@@ -107,6 +107,12 @@ def _out_of_results(walk: Walk, part: ToolResult, behind: Part) -> None:
             required=True,
         )
     )
+
+
+def _again(part: ToolResult, first: ToolResult) -> bool:
+    """Whether a result is one of this turn once more. Where ids are optional its name and content say so [A303]."""
+    same = part.call_id == first.call_id or (bool(part.name) and part.name == first.name)
+    return same and content_says(first.content) == content_says(part.content)
 
 
 def _to_text(walk: Walk, part: ToolResult) -> None:
@@ -201,7 +207,9 @@ def _fills(
     answers: list[int],
 ) -> Iterator[Edit]:
     for call in lost:
-        part = ToolResult(call_id=call.id, content=encoded(MISSING), is_error=True, size=len(MISSING))
+        part = ToolResult(
+            call_id=call.id, content=encoded(MISSING), is_error=True, size=len(MISSING), name=call.name
+        )
         common = {
             "stage": NAME,
             "reason": "call without a result [A20 F1]",

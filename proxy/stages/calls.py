@@ -27,7 +27,8 @@ def waiting_calls(walk: Walk, run: list[int]) -> dict[str, ToolCall]:
         kept += [part for part in messages[at].parts if _keeps(walk, part, waiting, last=last)]
     if walk.config.order and waiting:
         _join(walk, run)
-        _texts_first(walk, kept)
+        if walk.view.rules.calls_last:
+            _texts_first(walk, kept)
     return waiting
 
 
@@ -123,10 +124,14 @@ def _free_id(call_id: str, taken: Mapping[str, ToolCall]) -> str:
 
 
 def _join(walk: Walk, run: list[int]) -> None:
-    """Calls pair with the message right behind them as sent [A20]: a run with calls becomes one message."""
+    """Calls pair with the message right behind them as sent [A20]: a run with calls becomes one message.
+
+    Where calls stand right behind a user's message [A302], a call in the last message of the run is enough.
+    """
     messages = walk.view.conversation.messages
+    calling = run if walk.view.rules.calls_follow_user else run[:-1]
     if len(run) < 2 or not any(
-        isinstance(p, ToolCall) and not p.server for at in run[:-1] for p in messages[at].parts
+        isinstance(p, ToolCall) and not p.server for at in calling for p in messages[at].parts
     ):
         return
     first, *rest = [parts for at in run if (parts := left(walk, messages[at]))] or [[]]

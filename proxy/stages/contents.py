@@ -32,7 +32,8 @@ def text_inside(part: ToolResult) -> str:
     if part.content is None:
         return ""
     if not is_array(part.content):
-        return str(msgspec.json.decode(part.content))
+        said = msgspec.json.decode(part.content)
+        return said if isinstance(said, str) else part.content.decode()
     read = (msgspec.json.decode(block, type=_Block) for block in items(part.content))
     return "\n".join(block.text for block in read if block.type == "text")
 

@@ -28,6 +28,7 @@ from ..conversation import (
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, Target, target_of
 from ..identity import is_user_side
 from ..rawjson import closed_array, is_array, items
+from ..rules import Rules
 from ..runs import runs
 from .view import Proposal, View, causal, weight
 
@@ -56,7 +57,9 @@ def propose(view: View, config: Config) -> Proposal:
         edits += _silent(view)
         edits += _blanks(view)
         system = tuple(
-            _removed(part, "empty system block [A8]") for part in view.conversation.system if _is_blank(part)
+            _removed(part, "empty system block [A8]")
+            for part in view.conversation.system
+            if _says_nothing(part, view.rules)
         )
         if len(system) == len(view.conversation.system):
             system = ()
@@ -80,6 +83,10 @@ def _is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
+def _says_nothing(part: Part, rules: Rules) -> bool:
+    return isinstance(part, Text) and rules.nothing(part.text)
+
+
 def _removed(part: Part, reason: str) -> Remove:
     return Remove(
         stage=NAME, reason=reason, target=target_of(part), required=True, tokens_before=weight(part)
@@ -90,9 +97,12 @@ def _blanks(view: View) -> Iterator[Edit]:
     """Blank texts wherever they stand: a client may add one to a message that was sent before."""
     messages = view.conversation.messages
     every = range(len(messages))
-    ends = {next((at for at in order if _stays(messages[at])), -1) for order in (every, reversed(every))}
+    ends = {
+        next((at for at in order if _stays(messages[at], view.rules)), -1)
+        for order in (every, reversed(every))
+    }
     for at, message in _suspects(view):
-        blank = [part for part in message.parts if part.nth and _is_blank(part)]
+        blank = [part for part in message.parts if part.nth and _says_nothing(part, view.rules)]
         directive = message.role is Role.SYSTEM and any(
             name == "output_config" for name, _ in message.frame
         )  # [A62]
@@ -136,10 +146,10 @@ def _suspects(view: View) -> Iterator[tuple[int, Message]]:
         start = behind
 
 
-def _stays(message: Message) -> bool:
+def _stays(message: Message, rules: Rules) -> bool:
     """Whether the message leaves: it says something, or is the user's, who must have a turn."""
-    vanishes = message.role in (Role.ASSISTANT, Role.SYSTEM) and all(map(_is_blank, message.parts))
-    return message.written and not vanishes
+    silent = all(_says_nothing(part, rules) for part in message.parts)
+    return message.written and not (silent and message.role in (Role.ASSISTANT, Role.SYSTEM))
 
 
 def _last(messages: tuple[Message, ...]) -> int:
@@ -190,13 +200,18 @@ def _blank_block(raw: bytes) -> bool:
 
 
 def _opening(view: View, gone: set[Target]) -> Iterator[Edit]:
-    """The first speaker is the user [A11]; a compaction block is the one exception [E10]. `gone`: what leaves anyhow."""
-    if not (view.rules.opens_with_user or view.facts.model.opens_with_user):  # [A11 A420 A521]
+    """The first speaker is the user [A11], or where calls come first [A302]; a compaction block is the one exception [E10].
+
+    `gone`: what leaves anyhow.
+    """
+    rules = view.rules
+    opens = rules.opens_with_user or view.facts.model.opens_with_user  # [A11 A420 A521]
+    if not (opens or rules.calls_follow_user):
         return
     stays = (_left(message, gone) for message in view.conversation.messages if message.written)
-    leading = takewhile(lambda message: message.role is Role.ASSISTANT or not message.parts, stays)
+    leading = [*takewhile(lambda message: message.role is Role.ASSISTANT or not message.parts, stays)]
     first = next((part for message in leading for part in message.parts), None)
-    if first is None:
+    if first is None or not (opens or any(message.tally.calls for message in leading)):
         return
     if (isinstance(first, Opaque) and first.kind == "compaction") or view.region(first) is None:
         return
@@ -231,7 +246,7 @@ def _closing(view: View, gone: set[Target]) -> Iterator[Edit]:
             required=True,
             tokens_after=2,
         )
-    elif isinstance(last, Text) and last.text != last.text.rstrip():
+    elif view.rules.stripped_prefill and isinstance(last, Text) and last.text != last.text.rstrip():
         yield Replace(
             stage=NAME,
             reason="a prefill cannot end in blanks [A12]",

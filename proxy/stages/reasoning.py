@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from ..branch import Promise
 from ..conversation import Message, Reasoning, Role
 from ..edits import Edit, InsertBefore, Remove, Target, target_of
+from . import signatures
 from .batch import anchor
 from .view import Proposal, View, causal, weight
 
@@ -34,8 +35,9 @@ def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: 
     with it the request is refused."""
     if view.facts.model.reasoning == "required":
         return causal(NAME, [*_lost(view)])
+    stand_ins = causal(NAME, [*signatures.stand_ins(view)]).promises
     if view.facts.model.reasoning != "signed":
-        return Proposal()
+        return Proposal(promises=stand_ins)
     edits: list[Edit] = [
         Remove(
             stage=NAME,
@@ -48,7 +50,7 @@ def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: 
         for part in _unreadable(message)
         if view.region(part) is not None
     ]
-    return Proposal(promises=(*causal(NAME, edits).promises, *_unbound(view)))
+    return Proposal(promises=(*causal(NAME, edits).promises, *stand_ins, *_unbound(view)))
 
 
 def _unbound(view: View) -> tuple[Promise, ...]:

@@ -102,7 +102,7 @@ def _calls(view: View) -> Iterator[Promise]:
     """First spellings of calls with more than one argument; replay puts them back where they differ."""
     for _, part, _ in view.fresh():
         if isinstance(part, ToolCall) and not part.server and part.input.count(b":") > 1:
-            first = structs.replace(part, raw=None, base=None, mark=None)
+            first = structs.replace(part, raw=None, base=None, mark=None, signature="")
             edit = Replace(
                 stage=NAME,
                 reason="arguments spelt as first sent [B19]",

@@ -131,34 +131,34 @@ PARTS: dict[str, tuple[Json, Part]] = {
         {"functionCall": {"name": "run", "args": None, "id": None}},
         ToolCall(id="#1.run", name="run", input=b"{}"),
     ),
-    "response": (result(ident="a"), ToolResult(call_id="a", content=b'"ok"')),
+    "response": (result(ident="a"), ToolResult(call_id="a", name="read_file", content=b'"ok"')),
     "response with an error": (
         result(ident="a", response={"error": "no such file"}),
-        ToolResult(call_id="a", content=b'"no such file"', is_error=True),
+        ToolResult(call_id="a", name="read_file", content=b'"no such file"', is_error=True),
     ),
     "response with an error object": (
         result(ident="a", response={"error": {"code": 1}}),
-        ToolResult(call_id="a", content=b'{"error":{"code":1}}', is_error=True),
+        ToolResult(call_id="a", name="read_file", content=b'{"error":{"code":1}}', is_error=True),
     ),
     "response of several members": (
         result(ident="a", response={"output": "x", "exit": 0}),
-        ToolResult(call_id="a", content=b'{"output":"x","exit":0}'),
+        ToolResult(call_id="a", name="read_file", content=b'{"output":"x","exit":0}'),
     ),
     "response with no text": (
         result(ident="a", response={"output": [1]}),
-        ToolResult(call_id="a", content=b'{"output":[1]}'),
+        ToolResult(call_id="a", name="read_file", content=b'{"output":[1]}'),
     ),
     "response that is no object": (
         result(ident="a", response="ok"),
-        ToolResult(call_id="a", content=b'"ok"'),
+        ToolResult(call_id="a", name="read_file", content=b'"ok"'),
     ),
     "response missing": (
         {"functionResponse": {"name": "run", "id": "a"}},
-        ToolResult(call_id="a", content=None),
+        ToolResult(call_id="a", name="run", content=None),
     ),
     "response with pictures": (
         result(ident="a", parts=[{"inlineData": {"mimeType": "image/png", "data": "aaaa"}}, {"text": "x"}]),
-        ToolResult(call_id="a", content=b'"ok"', images=1),
+        ToolResult(call_id="a", name="read_file", content=b'"ok"', images=1),
     ),
     "inline data": (
         {"inlineData": {"mimeType": "image/png", "data": "aGVsbG8="}},
@@ -527,7 +527,7 @@ def test_an_edited_call_keeps_its_signature_and_its_unknown_members() -> None:
 def test_responses_of_ours_are_objects() -> None:
     """A placeholder is an object under the name the API has for it, with the function's name [A303 A309 F10]."""
     conversation = keyed(read(body(model(call(), call("run")), user(result()))))
-    missing = ToolResult(call_id="#2.run", content=b'"No result."', is_error=True)
+    missing = ToolResult(call_id="#2.run", name="run", content=b'"No result."', is_error=True)
     there = conversation.messages[1].parts[0]
     edited, _ = apply(
         conversation, [InsertAfter(stage="t", reason="t", target=target_of(there), part=missing)]
@@ -548,7 +548,9 @@ def test_a_cleared_response_is_output() -> None:
         )
     )
     old = conversation.messages[1].parts[0]
-    edited, _ = apply(conversation, [replaced(old, ToolResult(call_id="a", content=b'"[cleared]"'))])
+    edited, _ = apply(
+        conversation, [replaced(old, ToolResult(call_id="a", name="read_file", content=b'"[cleared]"'))]
+    )
     assert orjson.loads(DIALECT.write(edited))["contents"][1] == user(
         result(ident="a", response={"output": "[cleared]"}, scheduling="IDLE")
     )
@@ -567,7 +569,9 @@ def test_a_changed_part_keeps_its_spelling() -> None:
     request = snake(body(model(call(ident="a", signature="c2ln")), user(result(ident="a"))))
     conversation = keyed(read(request))
     old = conversation.messages[1].parts[0]
-    edited, _ = apply(conversation, [replaced(old, ToolResult(call_id="a", content=b'"new"'))])
+    edited, _ = apply(
+        conversation, [replaced(old, ToolResult(call_id="a", name="read_file", content=b'"new"'))]
+    )
     request["contents"][1]["parts"][0]["function_response"]["response"] = {"output": "new"}
     assert orjson.loads(DIALECT.write(edited)) == request
 
@@ -667,7 +671,9 @@ def test_a_response_that_becomes_an_object() -> None:
     """Content that is an object already leaves as one."""
     conversation = keyed(read(body(model(call(ident="a")), user(result(ident="a")))))
     old = conversation.messages[1].parts[0]
-    edited, _ = apply(conversation, [replaced(old, ToolResult(call_id="a", content=b'{"rows":[1]}'))])
+    edited, _ = apply(
+        conversation, [replaced(old, ToolResult(call_id="a", name="read_file", content=b'{"rows":[1]}'))]
+    )
     assert orjson.loads(DIALECT.write(edited))["contents"][1] == user(
         result(ident="a", response={"rows": [1]})
     )

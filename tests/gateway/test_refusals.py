@@ -27,6 +27,15 @@ STRUCTURAL = {
     "messages.2.content: each tool_use must have a single result. Found multiple": "tool_pairing",
     "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'": "id_pattern",
     "messages.4: role 'system' must follow a 'user' message or an 'assistant' message": "system_position",
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn.": "tool_pairing",
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn.": (
+        "tool_pairing"
+    ),
+    "Please ensure that function response turn comes immediately after a function call turn.": "tool_pairing",
+    "Unable to submit request because it must include at least one parts field, which describes the prompt input.": (
+        "empty_text"
+    ),
     "A maximum of 4 blocks with cache_control may be provided. Found 5.": "cache_marks",
     "messages.0.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' "
     "cache_control block.": "cache_marks",

@@ -182,7 +182,11 @@ def _message_lines(message: Message) -> list[str]:
 
 
 def _line(part: Part) -> str:
-    hidden = ("raw", "base", "key", "nth", "mark", "size")
+    hidden = ["raw", "base", "key", "nth", "mark", "size"]
+    seldom = {"ToolCall": "signature", "ToolResult": "name"}.get(
+        type(part).__name__, ""
+    )  # not in every format
+    hidden += [seldom] * (not getattr(part, seldom, True))
     fields = {name: value for name, value in structs.asdict(part).items() if name not in hidden}
     said = " ".join(f"{name}={value!r}" for name, value in fields.items() if value not in (False, 0, None))
     return f"{type(part).__name__} {said}" + (f" marked {_ttl(part.mark)}" if part.mark else "")

@@ -695,25 +695,27 @@ def test_a_wanted_form() -> None:
 
 
 def test_the_server_serves_it() -> None:
-    """The shell that serves the other providers serves this one: plain answers and arrays of chunks."""
+    """The shell that serves the other providers serves this one: plain answers, arrays of chunks, events."""
     provider = GeminiProvider(script=say(Say("All is well here.")))
 
-    async def run() -> tuple[Any, Any]:
-        server = await Server(provider).start()  # type: ignore[arg-type]
+    async def run() -> list[bytes]:
+        server = await Server(provider).start()
         try:
             async with aiohttp.ClientSession() as session:
                 answers = []
-                for method in ("generateContent", "streamGenerateContent"):
+                for method in ("generateContent", "streamGenerateContent", "streamGenerateContent?alt=sse"):
                     url = f"{server.url}/v1beta/models/{PRO3}:{method}"
                     async with session.post(url, data=io.BytesIO(orjson.dumps(body()))) as response:
-                        answers.append(orjson.loads(await response.read()))
-                return answers[0], answers[1]
+                        answers.append(await response.read())
+                return answers
         finally:
             await server.stop()
 
-    plain, chunks = asyncio.run(run())
-    assert plain["candidates"][0]["content"]["parts"][0]["text"] == "All is well here."
-    assert "".join(c["candidates"][0]["content"]["parts"][0]["text"] for c in chunks) == "All is well here."
+    plain, array, events = asyncio.run(run())
+    chunks = [orjson.loads(event.removeprefix(b"data: ")) for event in events.split(b"\r\n\r\n") if event]
+    for said in ([orjson.loads(plain)], orjson.loads(array), chunks):
+        words = [chunk["candidates"][0]["content"]["parts"][0]["text"] for chunk in said]
+        assert "".join(words) == "All is well here."
 
 
 def test_the_models() -> None:

@@ -93,7 +93,7 @@ class ChatProvider:
         """Answer a POST without its cache entries being visible yet."""
         pairs = headers_list(headers)
         shown = tuple((name, _safe(name, value)) for name, value in pairs)
-        record = Exchange(path=path, headers=shown, body=body, started=now, status=0)
+        record = Exchange(path=path.partition("?")[0], headers=shown, body=body, started=now, status=0)
         try:
             answer = self._injected(record) or self._respond(pairs, body, record)
         except Refusal as refusal:
