@@ -7,6 +7,8 @@ of its own [B20 B108 A206], that is said beside ours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from .answer import Diagnosis
@@ -168,11 +170,21 @@ def first_difference(recent: Recent | None, read: Conversation) -> str | None:
         now = read.messages[at]
         if then is now:
             continue
-        place = _part_difference(then, now)
+        place = _part_difference(then, now) or _grown(recent.client[at + 1 :], then, now)
         if place is not None:
             behind = sum(part.size for message in recent.client[at:] for part in message.parts)
             return f"{turns}[{at}].{blocks}[{place[0]}] {place[1]}, {behind} bytes stand there and behind"
     return None
+
+
+def _grown(later: Sequence[Message], then: Message, now: Message) -> tuple[int, str] | None:
+    """What stands behind all that a message said, where the history went on otherwise than with that."""
+    said = sum(not part.nth for part in then.parts)
+    more = [(at, part) for at, part in enumerate(now.parts) if not part.nth][said:]
+    after = next((part for message in later for part in message.parts if not part.nth), None)
+    if not more or after is None or more[0][1].key == after.key:
+        return None
+    return more[0][0], f"({_kind(more[0][1])}) is new"
 
 
 def _part_difference(then: Message, now: Message) -> tuple[int, str] | None:

@@ -284,6 +284,11 @@ def test_without_the_last_request_less_is_said() -> None:
             (user("x"), answer(call("1")), user(result("1", "p"))),
             "messages[2].content[0] (tool result) changed",
         ),
+        (
+            (user("x"), answer(call("1")), user(result("1", "o"))),
+            (user("x"), answer(call("1")), user(result("1", "o"), result("2", "o"))),
+            "messages[2].content[1] (tool result) is new",
+        ),
         ((user("x"), answer("y"), user("z")), (user("x"),), "messages[1] and what stood behind it is gone"),
     ],
 )
