@@ -1,6 +1,5 @@
 """Requests and what is made of them, byte for byte, in folders a reader can open. README.md says what is in them."""
 
-import json
 import os
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import yaml
 from msgspec import structs
 
 from proxy.agents import Agents
-from proxy.conversation import Conversation, Message, Part
+from proxy.conversation import Conversation, Message, Part, ToolCall, ToolResult
 from proxy.dialects import DIALECTS
 from proxy.errors import BodyError
 from proxy.explain import explain
@@ -42,8 +41,11 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class World(msgspec.Struct, forbid_unknown_fields=True):
-    """What `facts.yaml` may say. `spool`: whether there is one. `model`: facts of the model that are otherwise here than in config/models.yaml."""
+    """What `facts.yaml` may say. `path`: the request's, where it names the model. `spool`: whether there is one.
+    `model`: facts of the model that are otherwise here than in config/models.yaml."""
 
+    dialect: str = "anthropic"
+    path: str = ""
     upstream: str = "anthropic"
     agent: str = ""
     session: str = ""
@@ -75,7 +77,7 @@ def expect(file: Path, *suffixes: str) -> None:
     assert found == {file.name, *(file.with_suffix(suffix).name for suffix in suffixes)}
 
 
-@pytest.mark.parametrize("name", folders(HERE / "anthropic"))
+@pytest.mark.parametrize("name", [name for dialect in DIALECTS for name in folders(HERE / dialect)])
 def test_reading_and_writing(name: str) -> None:
     """Each part is what the listing says; opened and closed again, each block leaves in the client's own bytes."""
     case = HERE / name
@@ -117,19 +119,20 @@ def test_stages(name: str) -> None:
 def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Ledger) -> Rewrite:
     """One request through the pipeline, and its answer into the ledger."""
     upstream = turn.upstream or world.upstream
-    model = json.loads(body)["model"]
+    dialect = DIALECTS[world.dialect]
+    model = dialect.model(dialect.open(body), world.path)
     agent = next((known for known in AGENTS.known if known.name == world.agent), AGENTS.generic)
     facts = Facts(
         now=now,
         tenant=b"golden",
-        model=structs.replace(MODELS.facts(upstream, model), **world.model),
+        model=structs.replace(MODELS.facts(upstream, model, dialect.name), **world.model),
         upstream=upstream,
         session=world.session if turn.session is None else turn.session,
         agent=agent,
         spool=SPOOL if world.spool else None,
         strict=True,
     )
-    done = rewrite(body, DIALECTS["anthropic"], policies.choose(upstream, agent.name, model), ledger, facts)
+    done = rewrite(body, dialect, policies.choose(upstream, agent.name, model), ledger, facts)
     if done.commit is not None:
         ticket = ledger.commit(done.commit)
         usage = anthropic_usage(turn.usage) if turn.usage is not None else None
@@ -170,23 +173,21 @@ def listing(conversation: Conversation) -> str:
     made += [f"tools[{at}] {_line(part)}" for at, part in enumerate(conversation.tools)]
     made += [f"system[{at}] {_line(part)}" for at, part in enumerate(conversation.system)]
     for message in conversation.messages:
-        made += _message_lines(message)
+        made += _message_lines(message, *conversation.named)
     return "\n".join(made) + "\n"
 
 
-def _message_lines(message: Message) -> list[str]:
-    further = [name for name, _ in message.frame if name not in ("role", "content")]
+def _message_lines(message: Message, turns: str, blocks: str) -> list[str]:
+    further = [name for name, _ in message.frame if name not in ("role", blocks)]
     notes = ["bare"] * message.bare + [f"with {name}" for name in further]
-    made = [f"messages[{message.index}] {message.role.value}{''.join(f', {note}' for note in notes)}"]
+    made = [f"{turns}[{message.index}] {message.role.value}{''.join(f', {note}' for note in notes)}"]
     return made + [f"  [{at}] {_line(part)}" for at, part in enumerate(message.parts)]
 
 
 def _line(part: Part) -> str:
     hidden = ["raw", "base", "key", "nth", "mark", "size"]
-    seldom = {"ToolCall": "signature", "ToolResult": "name"}.get(
-        type(part).__name__, ""
-    )  # not in every format
-    hidden += [seldom] * (not getattr(part, seldom, True))
+    seldom = {ToolCall: "signature", ToolResult: "name"}.get(type(part))  # not in every format
+    hidden += [seldom] if seldom is not None and not getattr(part, seldom) else []
     fields = {name: value for name, value in structs.asdict(part).items() if name not in hidden}
     said = " ".join(f"{name}={value!r}" for name, value in fields.items() if value not in (False, 0, None))
     return f"{type(part).__name__} {said}" + (f" marked {_ttl(part.mark)}" if part.mark else "")
