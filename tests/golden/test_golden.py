@@ -16,6 +16,7 @@ from proxy.explain import explain
 from proxy.ledger import Ledger
 from proxy.models import Models
 from proxy.policy import load_policy
+from proxy.rawjson import repair
 from proxy.rewrite import Rewrite, rewrite
 from proxy.spool import Spool
 from proxy.stages import Facts
@@ -120,7 +121,7 @@ def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Le
     """One request through the pipeline, and its answer into the ledger."""
     upstream = turn.upstream or world.upstream
     dialect = DIALECTS[world.dialect]
-    model = dialect.model(dialect.open(body), world.path)
+    model = dialect.model(dialect.open(repair(body)[0]), world.path)
     agent = next((known for known in AGENTS.known if known.name == world.agent), AGENTS.generic)
     facts = Facts(
         now=now,
