@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Raw, Struct, structs
+from msgspec import Struct, structs
 
 from ..agents import Agents
 from ..conversation import NO_KEY
@@ -91,8 +91,7 @@ class Conversations:
             return Prepared(body=request.body, commit=False)
         opened = _opened(request.body, dialect, self.ledger)
         shown = opened or _opened(repair(request.body)[0], dialect, self.ledger)
-        asked = dialect.model(shown, request.path) if shown else ""
-        facts = self._facts(request, dict(shown.envelope) if shown else {}, asked)
+        facts = self._facts(request, shown)
         try:
             return self._prepare(request, dialect, facts, opened)
         except BodyError as error:
@@ -212,7 +211,9 @@ class Conversations:
 
     # -- facts ----------------------------------------------------------------------------------------
 
-    def _facts(self, request: Incoming, envelope: Mapping[str, Raw], asked: str) -> Facts:
+    def _facts(self, request: Incoming, opened: Opened | None) -> Facts:
+        envelope = dict(opened.envelope) if opened else {}
+        asked = DIALECTS[request.dialect].model(opened, request.path) if opened else ""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
         agent = self.agents.of(headers)
         user = user_of(envelope)

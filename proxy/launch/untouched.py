@@ -103,7 +103,7 @@ class Compared(Conversations):
             opened = dialect.open(request.body)
         except BodyError:
             return Cost()  # untouched it is refused; that costs nothing, and is told beside the repairs
-        facts = self._facts(request, dict(opened.envelope))
+        facts = self._facts(request, opened)
         policy = self._unchanged.choose(facts.upstream, facts.agent.name, facts.model.model)
         made = rewrite(request.body, dialect, policy, self._mirror, facts, opened)
         share = would_read(made, facts)

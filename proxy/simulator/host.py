@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from .exchange import Answer, Exchange
 from .provider import Headers
 from .refusal import envelope
-from .server import Service
-from .settings import Settings
+from .server import Delays, Service
 
 
 class Host:
@@ -23,7 +22,7 @@ class Host:
         """Whose answers have not begun yet."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> Delays:
         """See `server.Service`."""
         return self._first.settings
 
@@ -35,7 +34,9 @@ class Host:
         """See `server.Service`."""
         service = next((one for start, one in self._services.items() if path.startswith(start)), None)
         if service is None:
-            record = Exchange(path=path, headers=(), body=b"", started=now, status=404, error="Not found")
+            record = Exchange(
+                path=path.partition("?")[0], headers=(), body=b"", started=now, status=404, error="Not found"
+            )
             kind = (("content-type", "application/json"),)
             return Answer(status=404, headers=kind, body=envelope(404, "Not found"), exchange=record)
         answer = service.prepare(headers, body, now, path)
