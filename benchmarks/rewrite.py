@@ -55,7 +55,7 @@ class Core:
         self.dialect = Anthropic()
 
     def turn(self, body: bytes, now: float) -> float:
-        facts = self.rewriter._facts(_incoming(body, now), dict(self.dialect.open(body).envelope))
+        facts = self.rewriter._facts(_incoming(body, now), self.dialect.open(body))
         policy = self.policies.choose(facts.upstream, facts.agent.name, facts.model.model)
 
         def work() -> Any:

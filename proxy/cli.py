@@ -25,6 +25,7 @@ from .agents import Agents
 from .dialects import DIALECTS
 from .errors import SettingsError, StetError
 from .explain import explain, text
+from .gateway.routes import FAMILY
 from .launch.arguments import add_doctor, add_run
 from .ledger import Ledger
 from .models import Models
@@ -159,10 +160,7 @@ def _body_arguments(parser: argparse.ArgumentParser, body: str | None, about: st
         "--policy", default="default", help="policy file or shipped name (default: %(default)s)"
     )
     parser.add_argument(
-        "--upstream",
-        default="anthropic",
-        metavar="PROFILE",
-        help="profile of the upstream (default: %(default)s)",
+        "--upstream", metavar="PROFILE", help="profile of the upstream (default: the vendor of the format)"
     )
     parser.add_argument("--agent", default="", help="name of a recogniser, such as claude-code")
 
@@ -308,10 +306,11 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Sp
         (agents.generic.name, *(one.name for one in agents.known)),
     )
     agent = next((one for one in agents.known if one.name == given.agent), agents.generic)
-    _must_be("--upstream", given.upstream, models.profiles)
-    profile = models.profile_for("", given.upstream)
+    upstream = given.upstream or FAMILY[dialect.name]
+    _must_be("--upstream", upstream, models.profiles)
+    profile = models.profile_for("", upstream)
     opened = dialect.open(body)
-    model = models.facts(profile, dialect.model(opened, ""))
+    model = models.facts(profile, dialect.model(opened, ""), dialect.name)
     facts = Facts(
         now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent, spool=spool
     )

@@ -53,6 +53,20 @@ def test_rewrite_leaves_a_sound_body_alone() -> None:
     assert stet("rewrite", "--policy", "careful", body=body).stdout == body
 
 
+def test_a_body_of_another_format() -> None:
+    """Its vendor's profile holds unless another one is named: an unsigned thought of Gemini's is no fault [A304]."""
+    model = {"parts": [{"text": "Hm.", "thought": True}, {"functionCall": {"name": "read", "args": {}}}]}
+    contents = [{"parts": [{"text": "Check."}]}, {"role": "model", **model}, {"parts": [{"text": "Stop."}]}]
+    done = stet(
+        "rewrite", "--dialect", "gemini", "--explain", body=json.dumps({"contents": contents}).encode()
+    )
+    assert done.returncode == 0, done.stderr
+    sent = json.loads(done.stdout)["contents"]
+    assert sent[1] == contents[1]
+    assert sent[2]["parts"][0]["functionResponse"]["name"] == "read"
+    assert [edit["place"] for edit in json.loads(done.stderr)["edits"]] == ["contents[2].parts[0]"]
+
+
 def test_rewrite_keeps_its_promises_between_calls(tmp_path: Path) -> None:
     """With `--state` the next call of the conversation repeats what the first one did: the date stays frozen."""
     first = {**BODY, "messages": BODY["messages"][:1]}
