@@ -180,7 +180,9 @@ def mentions() -> list[tuple[str, str]]:
 def test_every_command_that_is_written_about_exists(capsys: pytest.CaptureFixture[str]) -> None:
     """No file of ours sends people to a command, or an option of one, that is not there."""
     named = mentions()
-    assert {"serve", "run", "doctor", "demo", "check", "explain", "rewrite", "schema"} <= {command for command, _ in named}
+    assert {"serve", "run", "doctor", "demo", "check", "explain", "rewrite", "schema"} <= {
+        command for command, _ in named
+    }
     for command in {command for command, _ in named}:
         with pytest.raises(SystemExit) as left:
             main([command, "--help"])
