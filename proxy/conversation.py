@@ -53,9 +53,11 @@ class Source(StrEnum):
 
 
 class Mark(Struct, frozen=True):
-    """A cache breakpoint at the end of a part [B3]. `ttl` as the provider spells it; None is its default."""
+    """A cache breakpoint at the end of a part [B3]. `ttl` as the provider spells it; None is its default. `explicit`: in
+    the spelling of OpenAI's own models, beside the marks that these set themselves [B104]."""
 
     ttl: str | None = None
+    explicit: bool = False
 
 
 class Piece(Struct, frozen=True, kw_only=True, tag=True):

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from .conversation import (
     NO_KEY,
@@ -98,7 +98,15 @@ class Mend(Change, frozen=True, kw_only=True):
     count: int
 
 
-Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | Mend
+class AddMember(Change, frozen=True, kw_only=True):
+    """The request gets a member the client did not send. It is no part of the prompt, so it has no target."""
+
+    target: Target = Target(NO_KEY)
+    name: str
+    value: bytes
+
+
+Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -126,6 +134,7 @@ class _Bench:
         self.behind: dict[tuple[str, Target], int] = {}
         self.lead: dict[int, list[int]] = {}
         self.trail: dict[int, list[int]] = {}
+        self.added: list[tuple[str, Raw]] = []
         self.own: dict[tuple[str, Target, bool, Role], int] = {}
         self.since = since
         self.places: dict[Target, int] = {}
@@ -191,8 +200,17 @@ class _Bench:
             yield self.messages[place]
             yield from self.spread(self.trail.get(place, ()))
 
+    def add_member(self, edit: AddMember) -> bool:
+        """A member behind the client's; one that is there is the client's to say."""
+        if any(name == edit.name for name, _ in (*self.conversation.envelope, *self.added)):
+            return False
+        self.added.append((edit.name, Raw(edit.value)))
+        return True
+
     def closed(self) -> Conversation:
         changes: dict[str, object] = {}
+        if self.added:
+            changes["envelope"] = (*self.conversation.envelope, *self.added)
         tools = self.parts.pop(TOOLS, None)
         if tools is not None and not _equal(tools, self.conversation.tools):
             changes |= {"tools": tuple(tools), "tools_changed": True}
@@ -233,6 +251,8 @@ def apply(
 def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for each kind of edit
     if isinstance(edit, Mend):
         return True
+    if isinstance(edit, AddMember):
+        return bench.add_member(edit)
     found = bench.find(edit.target)
     if found is None:
         return False

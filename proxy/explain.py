@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from .conversation import Conversation, Part, Reminder, Role, Source, Text, ToolResult, source_of
-from .edits import Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
+from .edits import AddMember, Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
 from .rewrite import Rewrite
 from .runs import runs
 
@@ -150,7 +150,7 @@ def _places(conversation: Conversation | None) -> Mapping[Target, str]:
 
 
 def _line(edit: Edit, places: Mapping[Target, str]) -> EditLine:
-    place = "body" if isinstance(edit, Mend) else places.get(edit.target, "a part of ours")
+    place = "body" if isinstance(edit, Mend | AddMember) else places.get(edit.target, "a part of ours")
     return EditLine(
         stage=edit.stage,
         action=_action(edit, places),
@@ -177,6 +177,8 @@ def _action(edit: Edit, places: Mapping[Target, str]) -> str:
             return f"move {'before' if before else 'behind'} {places.get(to, 'a part of ours')}"
         case PlaceMark(mark=mark):
             return "unmark" if mark is None else "mark"
+        case AddMember(name=name):
+            return f"add {name}"
         case Mend(count=count):
             return f"mend {count}"
         case _:

@@ -23,6 +23,7 @@ from .stages import (
     alternate,
     balance,
     breakpoints,
+    cache_key,
     encoding,
     externalize,
     label,
@@ -49,6 +50,7 @@ STAGES = (
     "relocate",
     "externalize",
     "stale",
+    "cache_key",
     "breakpoints",
 )
 
@@ -67,6 +69,7 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     relocate: relocate.Config | Off = "off"
     externalize: externalize.Config | Off = "off"
     stale: stale.Config | Off = "off"
+    cache_key: cache_key.Config | Off = "off"
     breakpoints: breakpoints.Config | Off = "off"
 
 
@@ -87,6 +90,7 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     relocate: relocate.Config | Off | None = None
     externalize: externalize.Config | Off | None = None
     stale: stale.Config | Off | None = None
+    cache_key: cache_key.Config | Off | None = None
     breakpoints: breakpoints.Config | Off | None = None
 
     def matches(self, upstream: str, agent: str, model: str) -> bool:

@@ -15,7 +15,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     ids of calls must match in full [A24]. `blank_text`: whether text without a visible character is accepted
     as a block [A14]. `opens_with_user` [A11]. `system_follows_user`: a system message among the turns stands
     behind a user's turn and before an assistant's or the end [A60]. `marks`: breakpoints a request may
-    carry [B3]. `result_role`: whose message a result of ours is. `results_apart`: messages of results hold nothing
+    carry [B3]. `system_marks`: one may stand in the system prompt [B104]. `result_role`: whose message a result of ours is. `results_apart`: messages of results hold nothing
     else and stand right behind the calls [A101 A105]. `unique_ids`: an id names one call in the whole request [A23];
     else one in its turn. `short_ids`: ids keep the model's limit for chat completions [A104]. `reasoning_placed`:
     reasoning stands where the model had it [A42]. `lost_reasoning`: what stands for reasoning that an upstream wants
@@ -35,6 +35,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     opens_with_user: bool
     system_follows_user: bool
     marks: int
+    system_marks: bool = True
     result_role: Role = Role.USER
     results_apart: bool = False
     unique_ids: bool = True

@@ -19,9 +19,6 @@ NOTHING = (b"", b"null", b'""', b"[]")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 """Members by which a content part is marked [B104 B440]."""
 
-_LONG_TTLS = ("30m", "12h")
-"""Lifetimes that only the explicit breakpoints of OpenAI's own models have [B104]."""
-
 
 class _Control(Struct):
     ttl: str | None = None
@@ -36,12 +33,12 @@ def says_nothing(raw: Raw | bytes) -> bool:
     return len(raw) <= 4 and bytes(raw) in NOTHING
 
 
-def read_mark(*spelt: Raw) -> Mark | None:
+def read_mark(control: Raw, breakpoint: Raw = ABSENT) -> Mark | None:  # noqa: A002  the field's own word
     """The mark that one of these values is; None where none is. Raises ValidationError for what is no mark."""
-    for raw in spelt:
-        control = _control.decode(raw) if len(raw) else None
-        if control is not None:
-            return Mark(control.ttl)
+    for raw, explicit in ((control, False), (breakpoint, True)):
+        read = _control.decode(raw) if len(raw) else None
+        if read is not None:
+            return Mark(read.ttl, explicit=explicit)
     return None
 
 
@@ -79,6 +76,10 @@ def put_mark(pairs: Pairs, mark: Mark | None) -> None:
     if mark is None:
         pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
         return
+    if (pairs[at][0] == "prompt_cache_breakpoint") != mark.explicit:
+        pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
+        put(pairs, *_new_mark(mark))
+        return
     control: Pairs = [*members(pairs[at][1])]
     ttl = next((_string.decode(raw) for name, raw in control if name == "ttl" and is_string(raw)), None)
     if ttl == mark.ttl:
@@ -91,9 +92,10 @@ def put_mark(pairs: Pairs, mark: Mark | None) -> None:
 
 
 def _new_mark(mark: Mark) -> tuple[str, bytes]:
-    """A mark of ours, in the spelling that has its lifetime [B104 B440]."""
-    if mark.ttl in _LONG_TTLS:
-        return "prompt_cache_breakpoint", encoded({"mode": "explicit", "ttl": mark.ttl})
+    """A mark of ours in its spelling [B104 B440]."""
+    if mark.explicit:
+        told = {"mode": "explicit"} if mark.ttl is None else {"mode": "explicit", "ttl": mark.ttl}
+        return "prompt_cache_breakpoint", encoded(told)
     return "cache_control", encoded(
         {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
     )

@@ -49,6 +49,7 @@ from .responses_items import (
 )
 
 RULES = Rules(
+    system_marks=False,  # `instructions` carries none [B104]
     results_first=False,  # outputs are items of their own
     calls_last=False,
     adjacent=False,  # paired by `call_id` anywhere behind the call [A201]

@@ -119,7 +119,7 @@ def _data(raw: Raw) -> tuple[str, int]:
 def _read_mark(raw: Raw) -> Mark | None:
     """The mark a part carries. Raises ValidationError for what is none."""
     spelt = _breakpoint.decode(raw) if len(raw) else None
-    return Mark(spelt.ttl) if spelt is not None else None
+    return Mark(spelt.ttl, explicit=True) if spelt is not None else None
 
 
 def result_content(raw: Raw | bytes) -> tuple[bytes | None, Mark | None]:

@@ -12,6 +12,7 @@ from . import (
     alternate,
     balance,
     breakpoints,
+    cache_key,
     encoding,
     externalize,
     label,
@@ -37,6 +38,7 @@ ORDER: tuple[Stage[Any], ...] = (
     relocate,
     externalize,
     stale,
+    cache_key,
     breakpoints,
 )
 

@@ -67,7 +67,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def propose(view: View, config: Config) -> Proposal:
-    """Marks for this request; nothing where the provider sets its own."""
+    """Marks for this request; where the provider sets its own, only those it leaves out."""
+    if view.facts.model.regime == "automatic" and view.facts.model.breakpoints == "openai":
+        return _beside_automatic(view, config)
     model, limit = view.facts.model, min(view.rules.marks, view.facts.model.max_marks)
     if not model.marks or model.regime != "breakpoints" or limit == 0:
         return NOTHING
@@ -77,6 +79,38 @@ def propose(view: View, config: Config) -> Proposal:
     if pays(view) or recorded_tail(view) is not None:
         plan.fill()
     return Proposal(edits=tuple(plan.edits)) if plan.edits else NOTHING
+
+
+def _beside_automatic(view: View, config: Config) -> Proposal:
+    """Marks beside the provider's own, which stand at the ends of turns [B101-B104].
+
+    Other sessions of the agent share the system prompt, and find it where it was written to its end. A tail that
+    is no end of a turn, as a system message behind the user's, is not written at all. A client that marks, or says
+    how it wants to be cached, is left to itself.
+    """
+    chosen = any(name == "prompt_cache_options" for name, _ in view.client.envelope)
+    if not view.facts.model.marks or chosen or standing(view.conversation):
+        return NOTHING
+    spots: list[tuple[Spot | None, str]] = []
+    if "system" in config.place and view.rules.system_marks:
+        spots.append((system_end(view), "system"))
+    last = next((message for message in reversed(view.conversation.messages) if message.written), None)
+    if "tail" in config.place and last is not None and last.role is Role.SYSTEM:
+        spots.append((last_carrier(view.conversation.messages, answers=False), "tail"))
+    return Proposal(
+        edits=tuple(
+            PlaceMark(
+                stage=NAME,
+                reason=reason,
+                target=target_of(spot.part),
+                tokens_before=weight(spot.part),
+                tokens_after=weight(spot.part),
+                mark=Mark(explicit=True),
+            )
+            for spot, reason in spots
+            if spot is not None
+        )
+    )
 
 
 class _Plan:

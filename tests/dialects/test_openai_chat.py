@@ -294,7 +294,7 @@ def test_marks_in_both_spellings() -> None:
     ]
     assert conversation.system[0].mark == Mark("1h")
     assert said(conversation) == [
-        (Role.USER, Text(text="u", mark=Mark("30m"))),
+        (Role.USER, Text(text="u", mark=Mark("30m", explicit=True))),
         (Role.ASSISTANT, ToolCall(id="a", name="read", input=b"{}")),
         (Role.TOOL, ToolResult(call_id="a", content=b'"r"', mark=Mark())),
     ]
@@ -658,7 +658,7 @@ def test_marks_are_set_moved_and_taken_away() -> None:
     one, two = conversation.messages[2].parts
     marks = [
         PlaceMark(target=target_of(conversation.system[0]), mark=Mark(), **WHY),
-        PlaceMark(target=target_of(user), mark=Mark("12h"), **WHY),
+        PlaceMark(target=target_of(user), mark=Mark("12h", explicit=True), **WHY),
         PlaceMark(target=target_of(one), mark=Mark("1h"), **WHY),
         PlaceMark(target=target_of(two), mark=None, **WHY),
     ]
@@ -683,7 +683,10 @@ def test_a_new_mark_is_spelt_for_its_lifetime() -> None:
     """Only OpenAI's own breakpoints live for half an hour or half a day [B104]."""
     conversation = read(body(USER))
     changed = edited(
-        conversation, PlaceMark(target=target_of(conversation.messages[0].parts[0]), mark=Mark("30m"), **WHY)
+        conversation,
+        PlaceMark(
+            target=target_of(conversation.messages[0].parts[0]), mark=Mark("30m", explicit=True), **WHY
+        ),
     )
     part = {"type": "text", "text": "go", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
     assert sent(changed) == [{"role": "user", "content": [part]}]
@@ -808,7 +811,13 @@ def _choices(draw: st.DrawFn, message: Message, part: Part) -> Iterator[list[Edi
         case Text():
             yield [Replace(target=at, part=Text(text=draw(texts)), **WHY)]
             if part.text and not (part.raw and bytes(part.raw).startswith(b'{"refusal')):
-                yield [PlaceMark(target=at, mark=draw(st.sampled_from([None, Mark(), Mark("30m")])), **WHY)]
+                yield [
+                    PlaceMark(
+                        target=at,
+                        mark=draw(st.sampled_from([None, Mark(), Mark("30m", explicit=True)])),
+                        **WHY,
+                    )
+                ]
             if message.role is not Role.ASSISTANT:
                 yield [
                     InsertBefore(target=at, part=Text(text=draw(texts)), **WHY),

@@ -207,9 +207,9 @@ def test_marks() -> None:
         call("a"),
         output("a", [{"type": "input_text", "text": "r", **bare}]),
     ) == [
-        (Role.USER, Text(text="u", mark=Mark("12h"))),
+        (Role.USER, Text(text="u", mark=Mark("12h", explicit=True))),
         (Role.ASSISTANT, ToolCall(id="a", name="exec", input=b"{}")),
-        (Role.TOOL, ToolResult(call_id="a", content=b'"r"', mark=Mark())),
+        (Role.TOOL, ToolResult(call_id="a", content=b'"r"', mark=Mark(explicit=True))),
     ]
 
 
@@ -341,6 +341,7 @@ def test_rules_of_the_format() -> None:
         opens_with_user=False,
         system_follows_user=False,
         marks=4,
+        system_marks=False,
         result_role=Role.TOOL,
         results_apart=True,
         call_marks=False,

@@ -317,12 +317,12 @@ def test_marks_are_set_moved_and_taken_away() -> None:
     )
     user, _, one, two, spoken, bare = (message.parts[0] for message in conversation.messages)
     marks = [
-        PlaceMark(target=target_of(conversation.system[0]), mark=Mark(), **WHY),
-        PlaceMark(target=target_of(user), mark=Mark("12h"), **WHY),
-        PlaceMark(target=target_of(one), mark=Mark("30m"), **WHY),
+        PlaceMark(target=target_of(conversation.system[0]), mark=Mark(explicit=True), **WHY),
+        PlaceMark(target=target_of(user), mark=Mark("12h", explicit=True), **WHY),
+        PlaceMark(target=target_of(one), mark=Mark("30m", explicit=True), **WHY),
         PlaceMark(target=target_of(two), mark=None, **WHY),
-        PlaceMark(target=target_of(spoken), mark=Mark(), **WHY),
-        PlaceMark(target=target_of(bare), mark=Mark(), **WHY),
+        PlaceMark(target=target_of(spoken), mark=Mark(explicit=True), **WHY),
+        PlaceMark(target=target_of(bare), mark=Mark(explicit=True), **WHY),
     ]
 
     def marked(text: str, spelt: object) -> list[Item]:
@@ -524,7 +524,13 @@ def _choices(draw: st.DrawFn, message: Message, part: Part) -> Iterator[list[Edi
         case Text():
             yield [Replace(target=at, part=Text(text=draw(texts)), **WHY)]
             if message.role is not Role.ASSISTANT:
-                yield [PlaceMark(target=at, mark=draw(st.sampled_from([None, Mark(), Mark("30m")])), **WHY)]
+                yield [
+                    PlaceMark(
+                        target=at,
+                        mark=draw(st.sampled_from([None, Mark(explicit=True), Mark("30m", explicit=True)])),
+                        **WHY,
+                    )
+                ]
                 yield [
                     InsertBefore(target=at, part=Text(text=draw(texts)), **WHY),
                     InsertAfter(target=at, part=Text(text=draw(texts)), **WHY),
@@ -539,7 +545,13 @@ def _choices(draw: st.DrawFn, message: Message, part: Part) -> Iterator[list[Edi
             ]
         case ToolResult():
             yield [Replace(target=at, part=ToolResult(call_id="new", content=dumped(draw(texts))), **WHY)]
-            yield [PlaceMark(target=at, mark=draw(st.sampled_from([None, Mark(), Mark("12h")])), **WHY)]
+            yield [
+                PlaceMark(
+                    target=at,
+                    mark=draw(st.sampled_from([None, Mark(explicit=True), Mark("12h", explicit=True)])),
+                    **WHY,
+                )
+            ]
             yield [InsertAfter(target=at, part=ToolResult(call_id="more", content=b'"x"'), **WHY)]
         case _:
             pass
