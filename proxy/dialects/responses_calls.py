@@ -219,7 +219,7 @@ def _output(kind: str, content: bytes, mark: Mark | None, old: bytes) -> bytes:
             return content
 
 
-def _text(raw: Raw) -> str:
+def _text(raw: Raw | bytes) -> str:
     return _string.decode(raw) if len(raw) and is_string(raw) else ""
 
 
