@@ -101,6 +101,7 @@ class ToolCall(Piece, frozen=True, kw_only=True):
     """A call of a tool. `input` is the argument object as JSON. `server` calls are answered upstream [A30].
 
     `signature`: what a model signed the call with, where calls themselves are signed [A304].
+    `kind`: its form where a format has several, each with an answer of its own [A201].
     """
 
     id: str
@@ -108,12 +109,14 @@ class ToolCall(Piece, frozen=True, kw_only=True):
     input: bytes
     server: bool = False
     signature: str = ""
+    kind: str = ""
 
 
 class ToolResult(Piece, frozen=True, kw_only=True):
     """The answer to a call. `content` is JSON as sent (string or list of blocks), None where absent.
 
     `name`: the tool's, where results say it; what is made in a result's place says it too.
+    `kind`: in one of ours the form of the call it answers; nothing is to be known of it in the client's.
     """
 
     call_id: str
@@ -122,6 +125,7 @@ class ToolResult(Piece, frozen=True, kw_only=True):
     server: bool = False
     images: int = 0
     name: str = ""
+    kind: str = ""
 
 
 class Reasoning(Piece, frozen=True, kw_only=True):
@@ -139,9 +143,13 @@ class ToolDefinition(Piece, frozen=True, kw_only=True):
 
 
 class Opaque(Piece, frozen=True, kw_only=True):
-    """A block this version knows nothing about: a new feature of a provider passes as it came."""
+    """A block this version knows nothing about: a new feature of a provider passes as it came.
+
+    `unsaid` are members that do not count for what it says: ids and states that differ from session to session.
+    """
 
     kind: str
+    unsaid: tuple[str, ...] = ()
 
 
 Part = Text | Reminder | Image | ToolCall | ToolResult | Reasoning | ToolDefinition | Opaque
@@ -171,7 +179,8 @@ class Message(Struct, frozen=True, kw_only=True, dict=True):
 
     `raw` is the whole message as sent, None once anything in it changed; `frame` are its members other than
     the content; `bare` says that the content was a string. `index` is the place in the client's list, -1
-    for a message of ours. A message emptied by edits keeps its place and is not written.
+    for a message of ours. `name`: its id, where the format gives messages one that no other may have [A207]. A
+    message emptied by edits keeps its place and is not written.
     """
 
     role: Role
@@ -180,6 +189,7 @@ class Message(Struct, frozen=True, kw_only=True, dict=True):
     frame: tuple[tuple[str, Raw], ...] = ()
     bare: bool = False
     index: int = -1
+    name: str = ""
 
     @property
     def written(self) -> bool:

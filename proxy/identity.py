@@ -13,7 +13,7 @@ remembered about the turns. Forks, rewinds, resumes and sub-agents need no code:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from typing import assert_never
@@ -110,13 +110,16 @@ def origin(tenant: bytes) -> Key:
     return digest(b"tenant", tenant)
 
 
-def canonical(raw: bytes) -> bytes:
+def canonical(raw: bytes, unsaid: Collection[str] = ()) -> bytes:
     """A JSON value with sorted keys, without null members and cache marks, number literals as they stand.
 
-    Raises ValueError where `raw` is not JSON, or nested too deep to look into.
+    `unsaid`: members of the outermost object that are left out. Raises ValueError where `raw` is not JSON, or nested too deep to look into.
     """
     try:
-        return _canonical(_parsed(raw))
+        value = _parsed(raw)
+        if unsaid and isinstance(value, dict):
+            value = {name: inner for name, inner in value.items() if name not in unsaid}
+        return _canonical(value)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -182,15 +185,21 @@ def says(part: Part, mask: Mask) -> bytes | None:
             return digest(b"result", call_id.encode(), b"error" if is_error else b"", content_says(content))
         case Reasoning():
             return None
-        case Image() | Opaque() | ToolDefinition():
-            return b"block" + _lenient(bytes(part.raw if part.raw is not None else part.base or b"null"))
+        case Opaque(unsaid=unsaid):
+            return b"block" + _lenient(_origin(part), unsaid)
+        case Image() | ToolDefinition():
+            return b"block" + _lenient(_origin(part))
         case _:
             assert_never(part)
 
 
-def _lenient(raw: bytes) -> bytes:
+def _origin(part: Part) -> bytes:
+    return bytes(part.raw if part.raw is not None else part.base or b"null")
+
+
+def _lenient(raw: bytes, unsaid: Collection[str] = ()) -> bytes:
     try:
-        return canonical(raw)
+        return canonical(raw, unsaid)
     except ValueError:  # arguments a model broke off in the middle are no JSON: compared as they are
         return raw
 

@@ -11,9 +11,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     """One dialect's demands.
 
     `results_first`: results open the user's turn [A21]. `calls_last`: nothing but calls behind a call in the
-    model's turn. `adjacent`: results stand in the message right behind their calls [A20]. `call_id` is what
-    ids of calls must match in full [A24]. `blank_text`: whether text without a visible character is accepted
-    as a block [A14]. `opens_with_user` [A11]. `system_follows_user`: a system message among the turns stands
+    model's turn. `adjacent`: results stand in the message right behind their calls [A20]; else anywhere behind
+    them, and a turn may be several messages [A201]. `call_id` is what ids of calls must match in full [A24].
+    `blank_text`: whether text without a visible character is accepted as a block [A14]. `opens_with_user` [A11]. `system_follows_user`: a system message among the turns stands
     behind a user's turn and before an assistant's or the end [A60]. `marks`: breakpoints a request may
     carry [B3]. `system_marks`: one may stand in the system prompt [B104]. `result_role`: whose message a result of ours is. `results_apart`: messages of results hold nothing
     else and stand right behind the calls [A101 A105]. `unique_ids`: an id names one call in the whole request [A23];
@@ -24,6 +24,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     is one message [A302]. `white_text`: of blank texts only an empty one is refused [A301]. `stripped_prefill`: a last
     turn of the model may not end in blanks [A12]. `stand_in`: the signature that a call no such model made goes with,
     "" where calls carry none [A304 A306].
+    `reasoning_bound`: reasoning and the model's item behind it come together or not at all [A202].
     """
 
     results_first: bool
@@ -43,6 +44,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     reasoning_placed: bool = True
     lost_reasoning: bytes = b""
     call_marks: bool = True
+    reasoning_bound: bool = False
     calls_follow_user: bool = False
     white_text: bool = False
     stripped_prefill: bool = True

@@ -35,6 +35,8 @@ def _says(message: Message) -> list[Part]:
 
 def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Iterator[str]:
     if not rules.adjacent:
+        yield from _anywhere(messages, whole=whole)
+        yield from ("reasoning that leads to nothing" for _ in _bereft(messages) if rules.reasoning_bound)
         return
     waiting: list[str] = []
     seen: set[str] = set()
@@ -60,6 +62,38 @@ def _pairing(messages: Sequence[Message], rules: Rules, *, whole: bool) -> Itera
 def _is_behind_model(messages: Sequence[Message], place: int, *, whole: bool) -> bool:
     """Whether the message opens the history, or stands behind one of the model's [A302]."""
     return messages[place - 1].role is Role.ASSISTANT if place else whole
+
+
+def _anywhere(messages: Sequence[Message], *, whole: bool) -> Iterator[str]:
+    """Faults of pairs that need not be neighbours [A201]. Not `whole`: calls may stand before the first message."""
+    made: set[str] = set()
+    answered: set[str] = set()
+    for part in (part for message in messages for part in message.parts):
+        match part:
+            case ToolCall(id=call_id, server=False):
+                if call_id in made:
+                    yield "call id twice"
+                made.add(call_id)
+            case ToolResult(call_id=call_id, server=False):
+                if call_id not in made and whole:
+                    yield "result without a call"
+                if call_id in answered:
+                    yield "two results for a call"
+                answered.add(call_id)
+            case _:
+                pass
+    if made - answered:
+        yield "call without a result"
+
+
+def _bereft(messages: Sequence[Message]) -> Iterator[Part]:
+    """Reasoning at the end of the model's turn [A202]."""
+    for place, message in enumerate(messages):
+        last = message.parts[-1] if message.parts else None
+        if isinstance(last, Reasoning) and (
+            place + 1 == len(messages) or messages[place + 1].role is not Role.ASSISTANT
+        ):
+            yield last
 
 
 def _answers(message: Message, waiting: list[str] | None, rules: Rules) -> Iterator[str]:

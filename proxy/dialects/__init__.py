@@ -73,6 +73,9 @@ class Dialect(Protocol):
 from .anthropic import Anthropic  # noqa: E402  they need the protocol above
 from .gemini import Gemini  # noqa: E402
 from .openai_chat import OpenAIChat  # noqa: E402
+from .openai_responses import OpenAIResponses  # noqa: E402
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(), OpenAIChat(), Gemini())}
+DIALECTS: Mapping[str, Dialect] = {
+    dialect.name: dialect for dialect in (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
+}
 """All dialects by name, one line each. What is not here passes through."""

@@ -62,6 +62,7 @@ RULES = Rules(
     result_role=Role.TOOL,
     results_apart=True,
     call_marks=False,  # [B104]
+    reasoning_bound=True,  # [A202]
 )
 
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")

@@ -90,6 +90,7 @@ def read_call(raw: Raw, kind: str) -> ToolCall:
         name=call.name or form.name,
         input=_argument_bytes(_given(call, form)),
         server=form.bound,
+        kind=kind,
     )
 
 
@@ -176,11 +177,12 @@ def written_call(part: ToolCall) -> Raw | bytes:
 
 
 def written_result(part: ToolResult) -> Raw | bytes:
-    """The item of an output. One that no client made answers a function."""
+    """The item of an output. One that no client made has the form that its call asks for."""
     if part.raw is not None:
         return part.raw
     if part.base is None:
-        return closed_object(_new_output("function_call_output", part))
+        form = FORMS.get(part.kind)
+        return closed_object(_new_output(form.output if form else "function_call_output", part))
     pairs: Pairs = [*members(part.base)]
     named = dict(pairs)
     kind = _text(named.get("type", ABSENT))

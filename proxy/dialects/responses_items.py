@@ -52,6 +52,10 @@ _FREE_IDS = frozenset({"", MESSAGE, *FORMS} - {"computer_call"})
 """Types of the model's items whose `id` need not be there [A207]."""
 
 
+_UNSAID = ("id", "status")
+"""What items say nothing with: they are new in every session [A207]."""
+
+
 class Head(Struct):
     """What tells items apart."""
 
@@ -104,22 +108,33 @@ def read_item(raw: Raw, place: int, before: Sequence[Message]) -> Message:
         return Message(role=Role.USER, parts=tuple(read_content(raw)), raw=raw, bare=True, index=place)
     head = head_of(raw)
     if head.type == MESSAGE:
-        return _message(raw, head.role or "", place)
+        return _message(raw, head, place)
     kind = head.type or ""
     part = _part(raw, kind, before)
     return Message(
-        role=_role(part, kind), parts=(part,), raw=raw, frame=(("type", Raw(encoded(kind))),), index=place
+        role=_role(part, kind),
+        parts=(part,),
+        raw=raw,
+        frame=(("type", Raw(encoded(kind))),),
+        index=place,
+        name=head.id or "",
     )
 
 
-def _message(raw: Raw, role: str, place: int) -> Message:
+def _message(raw: Raw, head: Head, place: int) -> Message:
     frame = tuple(members(raw))
     content = dict(frame).get("content", ABSENT)
     # A message that says nothing still is something an edit can name.
     parts = tuple(read_content(content)) or (Text(text=""),)
     bare = len(content) > 0 and is_string(content)
     return Message(
-        role=_ROLES.get(role, Role.META), parts=parts, raw=raw, frame=frame, bare=bare, index=place
+        role=_ROLES.get(head.role or "", Role.META),
+        parts=parts,
+        raw=raw,
+        frame=frame,
+        bare=bare,
+        index=place,
+        name=head.id or "",
     )
 
 
@@ -132,7 +147,7 @@ def _part(raw: Raw, kind: str, before: Sequence[Message]) -> Part:
             return read_call(raw, kind) if kind in FORMS else _result(raw, kind, before)
     except msgspec.ValidationError:
         pass
-    return Opaque(raw=raw, size=len(raw), kind=kind)
+    return Opaque(raw=raw, size=len(raw), kind=kind, unsaid=() if kind == REFERENCE else _UNSAID)
 
 
 def _result(raw: Raw, kind: str, before: Sequence[Message]) -> ToolResult:
@@ -169,7 +184,7 @@ def system_parts(raw: Raw) -> tuple[Part, ...]:
     """The parts of a leading item: what a message says, or tools that came as an item."""
     head = head_of(raw)
     if head.type != MESSAGE:
-        return (Opaque(raw=raw, size=len(raw), kind=head.type or ""),)
+        return (Opaque(raw=raw, size=len(raw), kind=head.type or "", unsaid=_UNSAID),)
     return tuple(read_content(dict(members(raw)).get("content", ABSENT)))
 
 

@@ -12,15 +12,14 @@ from enum import Enum
 
 from msgspec import structs
 
-from ..branch import Promise
 from ..conversation import Message, Part, Reminder, Role, Source, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Replace, target_of
-from ..identity import content_says, end_of_turn
+from ..identity import content_says
 from ..rawjson import encoded
 from ..rules import Rules
 from .contents import images, split, text_inside
 from .view import weight
-from .walk import NAME, Walk, drop, is_blank, standing
+from .walk import NAME, Walk, drop, is_blank, lasting, standing
 
 # The model reads these. Changing one invalidates every prompt cache and thinking block behind it.
 MISSING = "No result: the tool call was interrupted before it returned."
@@ -39,13 +38,17 @@ def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[
             if not isinstance(part, ToolResult):
                 leading = leading and (is_blank(part) or not first)
                 continue
+            if part.server:
+                if part.call_id not in walk.calls:
+                    drop(walk, part, "result without its call, in a form of its own [A201]")
+                continue
             fate = _fate(walk, part, run, waiting, given)
             leading = leading and (fate is not _Fate.TEXT or not first)
             if fate is _Fate.ANSWER:
                 given.append(part)
                 if not leading:
                     misplaced.append(part)
-    if walk.config.order:
+    if walk.config.order and walk.view.rules.adjacent:
         placed = [result for result in given if not any(result is other for other in misplaced)]
         _lead(walk, run, answers, misplaced, placed)
     if walk.config.missing:
@@ -53,9 +56,17 @@ def place_answers(walk: Walk, run: list[int], answers: list[int], waiting: dict[
             walk,
             run,
             answers,
-            [call for call_id, call in waiting.items() if call_id not in walk.answered],
+            [call for call_id, call in waiting.items() if _is_lost(walk, call_id, [*run, *answers])],
             given,
         )
+
+
+def _is_lost(walk: Walk, call_id: str, turn: list[int]) -> bool:
+    """Whether no result of a call of this turn came; where pairs need not be neighbours, or is to come [A201]."""
+    if call_id in walk.answered or not turn:
+        return call_id not in walk.answered
+    wire = next((old for old, new in walk.renamed.items() if new == call_id), call_id)
+    return walk.view.rules.adjacent or walk.coming.get(wire, -1) <= turn[-1]
 
 
 class _Fate(Enum):
@@ -71,7 +82,8 @@ def _fate(
 ) -> _Fate:
     """A result answers a waiting call once; what else comes for it leaves if it is the same, or becomes text."""
     call_id = walk.renamed.get(part.call_id, part.call_id)
-    if call_id in waiting and call_id not in walk.answered:
+    asked = call_id in waiting or (not walk.view.rules.adjacent and call_id in walk.calls)
+    if asked and call_id not in walk.answered:
         if call_id != part.call_id and walk.view.region(part) is not None:
             renamed = structs.replace(part, call_id=call_id)
             walk.edits.append(
@@ -87,11 +99,11 @@ def _fate(
         return _Fate.ANSWER
     if walk.view.region(part) is None or not walk.config.orphans:
         return _Fate.NEITHER
-    if any(_again(part, other) for other in given):
+    if any(_again(part, other) for other in _before(walk, part, given)):
         drop(walk, part, "a second, equal result [A23 F20]")
         return _Fate.NEITHER
     _to_text(walk, part)
-    if walk.view.rules.results_apart and run:
+    if walk.view.rules.results_apart and walk.view.rules.adjacent and run:
         _out_of_results(walk, part, given[-1] if given else standing(walk, run)[-1])
     return _Fate.TEXT
 
@@ -107,6 +119,15 @@ def _out_of_results(walk: Walk, part: ToolResult, behind: Part) -> None:
             required=True,
         )
     )
+
+
+def _before(walk: Walk, part: ToolResult, given: list[ToolResult]) -> list[ToolResult]:
+    """The results that this one may be once more: of its turn, or as the client has them the first of its call."""
+    if walk.view.rules.adjacent or any(other.call_id == part.call_id for other in given):
+        return given
+    client = (result for message in walk.view.client.messages for result, _ in message.tally.results)
+    first = next((result for result in client if result.call_id == part.call_id), None)
+    return given if first is None or target_of(first) == target_of(part) else [*given, first]
 
 
 def _again(part: ToolResult, first: ToolResult) -> bool:
@@ -193,8 +214,7 @@ def _fill(
     # The turn behind the calls as the client has it: what we put there may have no place in it.
     if place + 1 < len(client) and client[place + 1].role is not Role.ASSISTANT:
         place += 1
-    anchor = end_of_turn(client, place)
-    walk.promises.append(Promise(anchor=anchor, stage=NAME, edits=tuple(ours)))
+    walk.promises.append(lasting(walk, place, NAME, tuple(ours)))
     walk.answered.update(call.id for call in lost)
 
 
@@ -208,7 +228,12 @@ def _fills(
 ) -> Iterator[Edit]:
     for call in lost:
         part = ToolResult(
-            call_id=call.id, content=encoded(MISSING), is_error=True, size=len(MISSING), name=call.name
+            call_id=call.id,
+            content=encoded(MISSING),
+            is_error=True,
+            size=len(MISSING),
+            name=call.name,
+            kind=call.kind,
         )
         common = {
             "stage": NAME,

@@ -14,7 +14,9 @@ from ..conversation import Message, Role, ToolCall, ToolResult
 from ..identity import is_user_side
 from ..runs import runs, within
 from .answers import place_answers
+from .bound import remove_bereft
 from .calls import waiting_calls
+from .copies import note_names, without_copies
 from .view import Proposal, View, causal
 from .walk import NAME, Config, Ids, Walk
 
@@ -27,7 +29,14 @@ def propose(view: View, config: Config) -> Proposal:
     begin = _begin(messages, view.start)
     calls, answered, served = _seen(view, begin)
     served.update(_served_later(messages[begin:]))
-    walk = Walk(view, config, calls, answered, {}, served, [], [], [], set())
+    coming = {
+        result.call_id: at
+        for at, message in enumerate(messages[begin:], begin)
+        for result, _ in message.tally.results
+        if not result.server
+    }
+    walk = Walk(view, config, calls, answered, {}, served, [], [], [], set(), coming, {})
+    note_names(walk, messages[:begin])
     at = begin
     while at < len(messages):
         at = _turn(walk, at)
@@ -83,9 +92,14 @@ def _turn(walk: Walk, at: int) -> int:
     while at < len(messages) and (messages[at].role is Role.ASSISTANT or not messages[at].written):
         run += [at] if messages[at].written else []
         at += 1
+    run = without_copies(walk, run)
     answers: list[int] = []
     while at < len(messages) and (messages[at].role is not Role.ASSISTANT or not messages[at].written):
-        answers += [at] if messages[at].written and is_user_side(messages[at].role) else []
+        here = without_copies(walk, [at] if messages[at].written else [])
+        answers += [at] if here and is_user_side(messages[at].role) else []
         at += 1
-    place_answers(walk, run, answers, waiting_calls(walk, run))
+    waiting = waiting_calls(walk, run)
+    if walk.view.rules.reasoning_bound:
+        remove_bereft(walk, run)
+    place_answers(walk, run, answers, waiting)
     return at

@@ -9,6 +9,7 @@ from msgspec import structs
 from ..conversation import Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..edits import Move, Remove, Replace, target_of
 from ..identity import is_user_side, plainly, says
+from .copies import alike
 from .view import weight
 from .walk import NAME, Walk, drop, left
 
@@ -25,7 +26,7 @@ def waiting_calls(walk: Walk, run: list[int]) -> dict[str, ToolCall]:
                 drop(walk, part, "the same answer again [A23 A42 F13]")
             continue
         kept += [part for part in messages[at].parts if _keeps(walk, part, waiting, last=last)]
-    if walk.config.order and waiting:
+    if walk.config.order and waiting and walk.view.rules.adjacent:
         _join(walk, run)
         if walk.view.rules.calls_last:
             _texts_first(walk, kept)
@@ -40,14 +41,7 @@ def _is_copy(walk: Walk, run: list[int], at: int) -> bool:
     if any(walk.view.region(part) is None for part in parts):
         return False
     earlier = (walk.view.conversation.messages[place].parts for place in run[: run.index(at)])
-    return any(len(parts) == len(others) and all(map(_alike, parts, others)) for others in earlier)
-
-
-def _alike(one: Part, other: Part) -> bool:
-    """Whether two parts say the same; thinking is what it is, byte for byte."""
-    if isinstance(one, Reasoning) or isinstance(other, Reasoning):
-        return one.raw is not None and one.raw == other.raw
-    return type(one) is type(other) and says(one, plainly) == says(other, plainly)
+    return any(len(parts) == len(others) and all(map(alike, parts, others)) for others in earlier)
 
 
 def _keeps(walk: Walk, part: Part, waiting: dict[str, ToolCall], *, last: bool) -> bool:

@@ -13,6 +13,9 @@ from ..rawjson import is_array, items
 MEDIA = ("image", "document", "image_url", "input_audio", "file", "video_url", "input_image", "input_file")
 """Blocks of a result that are no text, in any format."""
 
+TEXTS = ("text", "input_text")
+"""Blocks of a result that are text, in any format."""
+
 
 class _Block(Struct):
     type: str = ""
@@ -34,8 +37,15 @@ def text_inside(part: ToolResult) -> str:
     if not is_array(part.content):
         said = msgspec.json.decode(part.content)
         return said if isinstance(said, str) else part.content.decode()
-    read = (msgspec.json.decode(block, type=_Block) for block in items(part.content))
-    return "\n".join(block.text for block in read if block.type == "text")
+    return "\n".join(text for block in items(part.content) if (text := _said(block)) is not None)
+
+
+def _said(block: Raw) -> str | None:
+    """The text of a block; all of it where it is of a form of its own, of which nothing more is known."""
+    read = msgspec.json.decode(block, type=_Block)
+    if read.type in TEXTS:
+        return read.text
+    return None if read.type else bytes(block).decode()
 
 
 def images(blocks: list[Raw]) -> Iterator[Image]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from ..branch import Promise
-from ..conversation import Message, Part, Text, ToolCall
+from ..conversation import Message, Part, Role, Text, ToolCall
 from ..edits import Edit, Remove, Target, target_of
+from ..identity import end_of_turn
 from .view import View, weight
 
 NAME = "balance"
@@ -41,7 +42,8 @@ class Ids:
 
 
 class Walk(Struct):
-    """The walk's memory: calls ever made, ids answered, the edits found, and what leaves by them."""
+    """The walk's memory: calls ever made, ids answered, the edits found, and what leaves by them. `coming`: for each
+    id the place of the last message with a result of it; `named`: the messages by name, the first of each."""
 
     view: View
     config: Config
@@ -53,6 +55,8 @@ class Walk(Struct):
     promises: list[Promise]
     cut: list[Edit]
     gone: set[Target]
+    coming: Mapping[str, int]
+    named: dict[str, Message]
 
 
 def drop(walk: Walk, part: Part, reason: str) -> bool:
@@ -75,6 +79,20 @@ def standing(walk: Walk, run: Iterable[int]) -> list[Part]:
     messages = [walk.view.conversation.messages[at] for at in run]
     stays = [part for message in messages for part in left(walk, message)]
     return stays or [part for message in messages for part in message.parts]
+
+
+def lasting(walk: Walk, place: int, stage: str, edits: tuple[Edit, ...]) -> Promise:
+    """A promise for as long as the turn that client message `place` belongs to ends as it does now.
+
+    Where the model's turn may be several messages and nothing stands behind it yet, its next answer makes the turn a
+    longer one, and what was sent stays sent: then it is promised under the last part there is.
+    """
+    client = walk.view.client.messages
+    last = client[-1].parts[-1] if client[-1].parts else None
+    open_end = all(message.role is Role.ASSISTANT for message in client[place:])
+    if open_end and last is not None and not walk.view.rules.adjacent:
+        return Promise(anchor=last.key, nth=last.nth, stage=f"{stage}.open", edits=edits)
+    return Promise(anchor=end_of_turn(client, place), stage=stage, edits=edits)
 
 
 def is_blank(part: Part) -> bool:

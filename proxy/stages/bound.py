@@ -1,0 +1,37 @@
+"""Reasoning that led to nothing: where it and what it led to come together or not at all, it goes as well [A202 F16].
+
+So it is where the model was cut off behind it, and where what stood behind it leaves as a copy. The end of the turn
+decides, and it is promised under that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..conversation import Reasoning
+from ..edits import Edit, Remove, target_of
+from .view import weight
+from .walk import NAME, Walk, lasting, left
+
+
+def remove_bereft(walk: Walk, run: Sequence[int]) -> None:
+    """Remove the reasoning at the end of the model's turn, a run of messages, if it was not sent before."""
+    messages = walk.view.conversation.messages
+    edits: list[Edit] = []
+    for at in reversed(run):
+        parts = left(walk, messages[at])
+        if any(not isinstance(part, Reasoning) or walk.view.region(part) is None for part in parts):
+            break
+        for part in parts:
+            walk.gone.add(target_of(part))
+            edits.append(
+                Remove(
+                    stage=NAME,
+                    reason="reasoning that led to nothing [A202 F16]",
+                    target=target_of(part),
+                    required=True,
+                    tokens_before=weight(part),
+                )
+            )
+    if edits:
+        walk.promises.append(lasting(walk, messages[run[-1]].index, f"{NAME}.bereft", tuple(edits)))
