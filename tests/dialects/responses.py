@@ -4,7 +4,7 @@ import json
 
 from msgspec import structs
 
-from proxy.conversation import Conversation, Part, Role, Text
+from proxy.conversation import Conversation, Opaque, Part, Role, Text, ToolCall, ToolResult
 from proxy.dialects.openai_responses import OpenAIResponses
 from proxy.edits import Edit, apply
 from proxy.identity import chain, digest, origin
@@ -72,8 +72,11 @@ def read(raw: bytes) -> Conversation:
 
 
 def plain(part: Part) -> Part:
-    """What a part says, without where it came from."""
-    return structs.replace(part, raw=None, base=None, key=b"", nth=0, size=0)
+    """What a part says, without where it came from and how its form is called."""
+    bare = structs.replace(part, raw=None, base=None, key=b"", nth=0, size=0)
+    if isinstance(bare, ToolCall | ToolResult):
+        return structs.replace(bare, kind="")
+    return structs.replace(bare, unsaid=()) if isinstance(bare, Opaque) else bare
 
 
 def said(conversation: Conversation) -> list[tuple[Role, Part]]:

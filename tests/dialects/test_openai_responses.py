@@ -320,6 +320,7 @@ def test_ids_and_status_of_items_are_no_part_of_what_they_say() -> None:
                 thought(f"rs_{suffix}"),
                 call("a", id=f"fc_{suffix}", **members),
                 output("a", id=f"fco_{suffix}", **members),
+                {"type": "web_search_call", "id": f"ws_{suffix}", **members},
                 said_by("assistant", "done", id=f"msg_2{suffix}", **members),
             )
         )
@@ -345,4 +346,5 @@ def test_rules_of_the_format() -> None:
         result_role=Role.TOOL,
         results_apart=True,
         call_marks=False,
+        reasoning_bound=True,
     )

@@ -221,6 +221,39 @@ def test_items_of_ours() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (call("a"), output("a", "lost")),
+        (
+            {"type": "custom_tool_call", "call_id": "a", "name": "p", "input": ""},
+            {"type": "custom_tool_call_output", "call_id": "a", "output": "lost"},
+        ),
+        ({"type": "local_shell_call", "call_id": "a", "action": {}}, output("a", "lost")),
+        (
+            {"type": "shell_call", "call_id": "a", "action": {}},
+            {
+                "type": "shell_call_output",
+                "call_id": "a",
+                "output": [{"stdout": "lost", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}],
+            },
+        ),
+        (
+            {"type": "apply_patch_call", "call_id": "a", "operation": {}},
+            {"type": "apply_patch_call_output", "call_id": "a", "status": "failed", "output": "lost"},
+        ),
+    ],
+)
+def test_a_lost_output_has_the_form_its_call_asks_for(asked: Item, answer: Item) -> None:
+    """Each form of call is answered by its own [A201]."""
+    conversation = read(body(USER, asked))
+    part = conversation.messages[1].parts[0]
+    assert isinstance(part, ToolCall)
+    lost = ToolResult(call_id="a", content=b'"lost"', is_error=True, kind=part.kind)
+    filled = edited(conversation, InsertAfter(target=target_of(part), part=lost, role=Role.TOOL, **WHY))
+    assert sent(filled) == [USER, asked, answer]
+
+
 def test_parts_leave_as_items_wherever_they_were_moved() -> None:
     """A message opens for what came into it; its members stay with its first words."""
     conversation = read(
