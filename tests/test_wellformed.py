@@ -110,12 +110,51 @@ def test_each_fault_has_a_name(case: tuple[str, tuple[tuple[str, Any], ...]]) ->
     assert faults(said(*turns), RULES, MODEL) == {name}
 
 
+PAIRS = ("call without a result", "result without a call", "two results for a call", "call id twice")
+"""Faults of pairs, wherever their halves have to stand."""
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, (what, _) in FAULTY.items() if what not in ("id refused", "no message")]
+    "name", [name for name, (what, _) in FAULTY.items() if what not in (*PAIRS, "id refused", "no message")]
 )
 def test_rules_that_do_not_hold_are_not_broken(name: str) -> None:
     """What is a fault is for the dialect to say."""
     assert faults(said(*FAULTY[name][1]), LAX, MODEL) == frozenset()
+
+
+@pytest.mark.parametrize("name", [name for name, (what, _) in FAULTY.items() if what in PAIRS])
+def test_half_a_pair_is_a_fault_in_every_format(name: str) -> None:
+    """Also where the halves need not be neighbours [A201]."""
+    what, turns = FAULTY[name]
+    assert what in faults(said(*turns), LAX, MODEL)
+
+
+APART = (
+    ("u", "a"),
+    ("a", [call("1"), text("b"), call("2")]),
+    ("u", [text("c"), result("2")]),
+    ("a", "d"),
+    ("u", [result("1")]),
+)
+
+
+def test_pairs_need_not_be_neighbours_in_every_format() -> None:
+    """A result stands anywhere behind its call, but not in front of it [A201]."""
+    turns = said(*APART)
+    assert faults(turns, LAX, MODEL) == frozenset()
+    assert faults(turns, LAX, MODEL, since=2) == frozenset()
+    behind = said(("u", "a"), ("u", [result("1")]), ("a", [call("1")]))
+    assert faults(behind, LAX, MODEL) == {"result without a call"}
+
+
+def test_reasoning_leads_to_something_where_the_format_asks_for_it() -> None:
+    """To whatever the model says behind it in the same turn [A202]."""
+    bound = structs.replace(LAX, reasoning_bound=True)
+    sound = said(("u", "a"), ("a", [THOUGHT]), ("a", [THOUGHT, text("b")]), ("u", "c"))
+    assert faults(sound, bound, MODEL) == frozenset()
+    for turns in ((("u", "a"), ("a", [THOUGHT]), ("u", "c")), (("u", "a"), ("a", [text("b"), THOUGHT]))):
+        assert faults(said(*turns), bound, MODEL) == {"reasoning that leads to nothing"}
+        assert faults(said(*turns), LAX, MODEL) == frozenset()
 
 
 def test_a_prefill_is_a_fault_where_the_model_takes_none() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from proxy.ledger import Ledger
@@ -13,6 +13,8 @@ from tests.laws.codex import DIALECT, FAULTS, World, play, wire
 seeds = st.integers(0, 10**6)
 faults = st.frozensets(st.sampled_from(FAULTS), max_size=4)
 policies = st.sampled_from(("careful", "frugal"))
+few = settings(max_examples=settings.default.max_examples // 4)
+"""Each example is a whole session."""
 
 
 def told(world: World) -> None:
@@ -24,6 +26,7 @@ def told(world: World) -> None:
             note(f"  {edit}")
 
 
+@few
 @given(policies, seeds)
 def test_a_session_without_faults_is_not_touched(policy, seed):
     """The very bytes object, turn by turn, for as long as nothing pays to be cleared [law 2]."""
@@ -33,6 +36,7 @@ def test_a_session_without_faults_is_not_touched(policy, seed):
     assert all(sent.status == 200 for sent in world.sent)
 
 
+@few
 @given(policies, seeds, faults)
 def test_what_leaves_is_accepted(policy, seed, wrong):
     """Whatever the client lost, repeated or got too late, the provider takes every request [law 6]."""
@@ -43,6 +47,7 @@ def test_what_leaves_is_accepted(policy, seed, wrong):
     assert not any(sent.made.broken for sent in world.sent)
 
 
+@few
 @given(policies, seeds, faults, st.sampled_from((500, 4000)))
 def test_what_was_sent_is_sent_again(policy, seed, wrong, size):
     """Each request begins with the one before it, but for what a committed edit changes [law 4]."""
@@ -57,6 +62,7 @@ def test_what_was_sent_is_sent_again(policy, seed, wrong, size):
         before = now
 
 
+@few
 @given(policies, seeds, faults)
 def test_our_own_output_needs_no_repair(policy, seed, wrong):
     """Fed back to somebody who knows nothing of the session, it is taken as it is [law 10]."""
@@ -79,6 +85,7 @@ class Forgetful(Ledger):
         return ()
 
 
+@few
 @given(policies, seeds, faults)
 def test_neither_memory_nor_restart_changes_what_is_sent(policy, seed, wrong):
     """Without the memory of recent requests, and with a ledger read anew from its store each time, the same bytes
