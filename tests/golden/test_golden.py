@@ -9,7 +9,7 @@ import yaml
 from msgspec import structs
 
 from proxy.agents import Agents
-from proxy.conversation import Conversation, Message, Part, ToolCall, ToolResult
+from proxy.conversation import Conversation, Message, Opaque, Part, ToolCall, ToolResult
 from proxy.dialects import DIALECTS
 from proxy.errors import BodyError
 from proxy.explain import explain
@@ -28,6 +28,9 @@ MODELS = Models.load()
 AGENTS = Agents.load()
 STAGES = HERE / "stages"
 SPOOL = Spool(key=b"golden", directory="/home/me/.local/state/stet/spool", url="http://127.0.0.1:8787")
+
+SELDOM = {ToolCall: ("kind", "signature"), ToolResult: ("kind", "name"), Opaque: ("unsaid",)}
+"""Members that not every format has: listed where they say something."""
 
 
 class Turn(msgspec.Struct, forbid_unknown_fields=True):
@@ -186,10 +189,13 @@ def _message_lines(message: Message, turns: str, blocks: str) -> list[str]:
 
 
 def _line(part: Part) -> str:
-    hidden = ["raw", "base", "key", "nth", "mark", "size"]
-    seldom = {ToolCall: "signature", ToolResult: "name"}.get(type(part))  # not in every format
-    hidden += [seldom] if seldom is not None and not getattr(part, seldom) else []
-    fields = {name: value for name, value in structs.asdict(part).items() if name not in hidden}
+    hidden = ("raw", "base", "key", "nth", "mark", "size")
+    seldom = SELDOM.get(type(part), ())
+    fields = {
+        name: value
+        for name, value in structs.asdict(part).items()
+        if name not in hidden and (value or name not in seldom)
+    }
     said = " ".join(f"{name}={value!r}" for name, value in fields.items() if value not in (False, 0, None))
     return f"{type(part).__name__} {said}" + (f" marked {_ttl(part.mark)}" if part.mark else "")
 
