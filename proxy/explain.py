@@ -18,7 +18,7 @@ from .edits import AddMember, Edit, InsertAfter, InsertBefore, Mend, Move, Place
 from .rewrite import Rewrite
 from .runs import runs
 
-_MESSAGE = re.compile(r"(messages|contents)\[(\d+)\]")
+_MESSAGE = re.compile(r"(messages|contents|input)\[(\d+)\]")
 
 
 class EditLine(Struct, frozen=True, kw_only=True):

@@ -148,6 +148,7 @@ class OpenAIResponses:
                 stream=bool(head.stream),
                 thinking=_thinking(envelope.get("reasoning", ABSENT)),
                 lead=opened.lead,
+                named=("input", "content"),
             )
         except msgspec.DecodeError as error:
             raise BodyError(f"not a request of this format: {error}") from None
