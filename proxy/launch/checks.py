@@ -158,10 +158,7 @@ def _hidden(survey: Survey, name: str, value: str) -> str:
 
 def _served(survey: Survey, settings: Settings, models: Models) -> Iterator[Finding]:
     known = {**settings.upstreams, **survey.upstreams}
-    used = {target.upstream for target in survey.points.values()}
-    if survey.configuration is not None:
-        used |= {target.upstream for target in survey.configuration.entries.values()}
-    for name in sorted(used & known.keys()):
+    for name in survey.used:
         upstream = known[name]
         profile = models.profile_for(upstream.url, upstream.profile)
         if profile == UNKNOWN:

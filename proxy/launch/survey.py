@@ -56,11 +56,16 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """All that was found out. `lines` are for the user; `unpointed`: why nothing will come through, where that is so."""
+    """All that was found out.
+
+    `used` names the upstreams that requests will go to, `upstreams` are those among them that the settings do not
+    have so. `lines` are for the user; `unpointed`: why nothing will come through, where that is so.
+    """
 
     recipe: Recipe
     points: Mapping[str, Target]
     configuration: Configuration | None
+    used: tuple[str, ...]
     upstreams: Mapping[str, Upstream]
     lines: tuple[str, ...]
     unpointed: str = ""
@@ -95,11 +100,12 @@ class Surveyor:
             if self._places.env.get(variable, "").lower() not in _OFF:
                 unpointed = f"{variable} is set: {why}, not through stet"
         handed = configuration.entries.values() if configuration is not None else ()
-        used = [*handed, *(target for name, target in points.items() if _in_use(recipe.points[name]))]
+        used = (*handed, *(target for name, target in points.items() if _in_use(recipe.points[name])))
         return Survey(
             recipe=recipe,
             points=points,
             configuration=configuration,
+            used=tuple(dict.fromkeys(target.upstream for target in used)),
             upstreams={target.upstream: _upstream(target) for target in used if target.url is not None},
             lines=(*self._places.faults, *self._lines),
             unpointed=unpointed,

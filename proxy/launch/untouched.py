@@ -107,6 +107,9 @@ class Compared(Conversations):
         policy = self._unchanged.choose(facts.upstream, facts.agent.name, facts.model.model)
         made = rewrite(request.body, dialect, policy, self._mirror, facts, opened)
         share = would_read(made, facts)
+        if made.place is None or made.place.branch is None:
+            # Met for the first time: what an earlier run left in the cache would have been there directly too.
+            share = (usage.hit_ratio if usage is not None else None) or share
         said = None
         if usage is not None and usage.prompt and outcome.succeeded:
             whole = Usage(prompt=_size(usage.prompt, prepared), output=usage.output, cached=usage.cached)

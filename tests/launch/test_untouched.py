@@ -51,10 +51,10 @@ def unmarked(body: dict[str, Any], turn: int) -> dict[str, Any]:
     return body
 
 
-def play(url: str, habit: Habit) -> None:
-    """A conversation that grows, sent as the habit has it."""
-    history: list[dict[str, Any]] = []
-    for turn in range(TURNS):
+def play(url: str, habit: Habit, history: list[dict[str, Any]] | None = None) -> None:
+    """A conversation that grows, or goes on, sent as the habit has it."""
+    history = [] if history is None else history
+    for turn in range(len(history) // 2, len(history) // 2 + TURNS):
         history.append(
             {"role": "user", "content": f"question {turn}: " + f"look at {turn} once more, please. " * 120}
         )
@@ -106,6 +106,26 @@ def test_the_estimate_is_near_what_is_paid_directly(habit: Habit) -> None:
     assert spent + more.units == pytest.approx(paid(direct.log), rel=0.04)
     if habit is not well:
         assert paid(direct.log) > 2 * spent
+
+
+def test_what_an_earlier_run_left_in_the_cache_is_nobodys_merit() -> None:
+    """A conversation that a second run resumes: it begins in a warm cache either way."""
+    history: list[dict[str, Any]] = []
+    provider = Provider(Settings(), echo)
+    with Server(provider, clock=Clock()) as server:
+        flags = {
+            "listen": "127.0.0.1:0",
+            "state": "memory",
+            "upstreams": [f"anthropic={server.url}#anthropic"],
+        }
+        for _ in range(2):
+            begins = len(provider.log)
+            with Own(resolve(flags, {}), Models.load(), io.StringIO()) as own:
+                play(own.base, well, history)
+    second = provider.log[begins:]
+    assert second[0].read > 0
+    assert own.more is not None
+    assert abs(own.more.units) < 0.04 * paid(second)
 
 
 def test_where_nothing_is_touched_nothing_is_saved() -> None:
