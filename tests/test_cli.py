@@ -45,6 +45,48 @@ def test_rewrite_reads_standard_input_and_writes_standard_output(tmp_path: Path)
     assert "balance" in {edit["stage"] for edit in explained["edits"]}
 
 
+def huge(output: str) -> bytes:
+    """A request with the output of a command in it."""
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": output}
+    return json.dumps(
+        {**BODY, "messages": [*BODY["messages"][:2], {"role": "user", "content": [result]}]}
+    ).encode()
+
+
+def test_rewrite_keeps_huge_outputs_where_it_keeps_its_state(tmp_path: Path) -> None:
+    """With a state directory, in its spool; without one, or where that cannot be had, they stay in the body."""
+    log = "it works\n" * 9000
+    state = tmp_path / "state"
+    done = stet("rewrite", "--policy", "frugal", "--state", str(state), body=huge(log))
+    shown = json.loads(done.stdout)["messages"][2]["content"][0]["content"]
+    (path,) = re.findall(r"- file (\S+) ", shown)
+    assert Path(path).parent == state / "spool"
+    assert Path(path).read_text() == log
+
+    done = stet("rewrite", "--policy", "frugal", body=huge(log))
+    assert json.loads(done.stdout)["messages"][2]["content"][0]["content"] == log
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "spool").write_text("in the way")
+    done = stet("rewrite", "--policy", "frugal", "--state", str(other), body=huge(log))
+    assert json.loads(done.stdout)["messages"][2]["content"][0]["content"] == log
+    assert b"huge outputs cannot be put into the spool" in done.stderr
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "spool.key").symlink_to(other / "spool")
+    done = stet("rewrite", "--policy", "frugal", "--state", str(tmp_path / "linked"), body=huge(log))
+    assert json.loads(done.stdout)["messages"][2]["content"][0]["content"] == log
+    assert b"spool.key: cannot be had" in done.stderr
+
+
+def test_explain_says_what_would_be_moved_out(tmp_path: Path) -> None:
+    """Though nothing is kept of what is only explained."""
+    done = stet("explain", "-", "--policy", "frugal", "--json", body=huge("it works\n" * 9000))
+    explained = json.loads(done.stdout)
+    (edit,) = [edit for edit in explained["edits"] if edit["stage"] == "externalize"]
+    assert edit["reason"] == "huge output: 81000 bytes go to the spool"
+    assert explained["bytes_after"] < 8000
+
+
 def test_rewrite_leaves_a_sound_body_alone() -> None:
     """With nothing to do the bytes are the same, spaces and all."""
     body = (

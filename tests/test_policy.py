@@ -118,6 +118,11 @@ def test_volatile_rules_come_before_what_recognisers_know(tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("stael: {}\n", "policy.yaml:1:1: unknown key 'stael', did you mean 'stale'?"),
+        (
+            "externalize: {threshold: 4096, tools: {Read: 2048}, head: 500, tail: 500, errors: 25}\n",
+            "policy.yaml:1:14: `head`, `tail` and `errors` are 1025 bytes together: at most half of the lowest "
+            "threshold (2048) may stay",
+        ),
         ("steady: off\nsteady: {}\n", "policy.yaml:2:1: duplicate key 'steady', first on line 1"),
         ("balance: {}\nstale: {keep: many}\n", "policy.yaml:2:15: "),
         ("balance: {}\nstale:\n  keep: -1\n", "policy.yaml:3:9: "),

@@ -156,6 +156,12 @@ class _Block(Struct):
 _block = msgspec.json.Decoder(_Block)
 _string = msgspec.json.Decoder(str)
 
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+"""Types of text blocks in all formats."""
+
+_PLAIN = frozenset({"type", "text", "cache_control", "prompt_cache_breakpoint"})
+"""Members of a block that is a text and may be marked."""
+
 
 def text_of(content: bytes) -> str | None:
     """The text of a result's content, blocks joined by line ends; None where it holds anything but text."""
@@ -172,12 +178,8 @@ def text_of(content: bytes) -> str | None:
 def _text_of(raw: Raw) -> str | None:
     """The text of a block that says nothing else; a mark is no content [B1]."""
     block = _block.decode(raw)
-    more = {name for name, value in members(raw) if bytes(value) != b"null"} - {
-        "type",
-        "text",
-        "cache_control",
-    }
-    return block.text if block.type == "text" and not more else None
+    more = {name for name, value in members(raw) if bytes(value) != b"null"} - _PLAIN
+    return block.text if block.type in _TEXTS and not more else None
 
 
 # -- what stands there instead --------------------------------------------------------------------------------
@@ -185,9 +187,9 @@ def _text_of(raw: Raw) -> str | None:
 
 def _edit(part: ToolResult, kept: Excerpt, spool: Spool, handle: str) -> Replace:
     text = shortened(kept, spool, handle)
-    bare = is_string(part.content or b"")
-    content = encoded(text if bare else [{"type": "text", "text": text}])
-    size = part.size - len(part.content or b"") + len(content)
+    old = part.content or b""
+    content = encoded(text if is_string(old) else [{"type": _block.decode(items(old)[0]).type, "text": text}])
+    size = part.size - len(old) + len(content)
     return Replace(
         stage=NAME,
         reason=f"huge output: {kept.size} bytes go to the spool",

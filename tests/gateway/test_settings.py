@@ -285,3 +285,28 @@ def test_the_file_has_a_place_for_every_setting(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("{}\n")
     assert load(file, FileSettings) == FileSettings()
+
+
+@pytest.mark.parametrize(
+    ("given", "directory", "shown"),
+    [
+        ({}, "/x/stet/spool", "/x/stet/spool"),
+        ({"listen": "0.0.0.0:1"}, "/x/stet/spool", ""),
+        ({"spool_path": "off"}, "/x/stet/spool", ""),
+        ({"listen": "0.0.0.0:1", "spool_path": "/mnt/spool"}, "/x/stet/spool", "/mnt/spool"),
+        ({"spool": "off"}, None, ""),
+        ({"state": "memory"}, None, ""),
+        ({"state": "memory", "spool": "/y"}, "/y", "/y"),
+        ({"state": "/z", "spool": "/y"}, "/y", "/y"),
+    ],
+)
+def test_where_huge_outputs_are_kept_and_found(given, directory, shown):
+    """Beside the ledger, found there by who connects over loopback, unless it is said otherwise."""
+    got = resolve(given, {"XDG_STATE_HOME": "/x"})
+    assert (str(got.spool_directory) if got.spool_directory else None, got.spool_shown) == (directory, shown)
+
+
+def test_how_much_is_kept_and_how_long():
+    """In units that people write."""
+    got = resolve({"spool_size": "1GiB", "spool_age": "2d"}, HOME)
+    assert (got.spool_size, got.spool_age) == (1 << 30, 172_800.0)

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from proxy.gateway.app import Gateway
+from proxy.gateway.callers import reached_at
 from proxy.gateway.conversations import Conversations
 from proxy.gateway.spool import Bounds, SpoolDirectory
 from proxy.gateway.spooled import cut
@@ -282,6 +283,25 @@ def test_a_note_names_the_host_that_the_agent_calls_us_by(tmp_path: Path) -> Non
             assert output(json.loads(b.provider.log[-1].body)) == LOG
 
     run(scene())
+
+
+@pytest.mark.parametrize(
+    ("headers", "url"),
+    [
+        ({"host": "127.0.0.1:8787"}, "http://127.0.0.1:8787"),
+        ({"host": "stet.internal", "x-forwarded-proto": "HTTPS"}, "https://stet.internal"),
+        ({"host": "[::1]:1"}, "http://[::1]:1"),
+        ({"host": "a/../b"}, ""),
+        ({"host": "a b"}, ""),
+        ({"host": "a:b@c"}, ""),
+        ({"host": "a\nb"}, ""),
+        ({"host": ""}, ""),
+        ({}, ""),
+    ],
+)
+def test_where_an_agent_reaches_us(headers: dict[str, str], url: str) -> None:
+    """By the name it used itself, if that is one."""
+    assert reached_at(headers) == url
 
 
 # -- reading -------------------------------------------------------------------------------------------------

@@ -212,6 +212,20 @@ def test_chat_results_go_the_same_way() -> None:
     assert orjson.loads(made.body)["messages"][2]["content"] == shown(rewritten(asked(), Ledger()))
 
 
+def test_blocks_become_one_of_their_kind() -> None:
+    """Formats name their text blocks otherwise; a mark among them is no content, and goes."""
+    blocks = [
+        {"type": "input_text", "text": "Script completed\nOutput:\n"},
+        {"type": "input_text", "text": LOG, "prompt_cache_breakpoint": {"type": "ephemeral"}, "x": None},
+    ]
+    made = rewritten(asked(blocks, "exec"), Ledger())
+    (kept,) = made.spooled
+    assert kept.data.decode() == f"Script completed\nOutput:\n\n{LOG}"
+    (block,) = shown(made)
+    assert block["type"] == "input_text"
+    assert block["text"].startswith("Script completed\nOutput:\n\nunit 0 is built\n")
+
+
 def test_handles_tell_nothing_without_the_secret() -> None:
     """Another secret gives another handle; neither secret nor content is in what is printed of them."""
     other = Spool(key=b"other", directory="/spool")
