@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.launch.recipe import recipes
+from proxy.cli import main
 from proxy.launch.checks import Finding
 from proxy.launch.doctor import Report
 
@@ -90,14 +91,18 @@ def test_an_agent(doctor: Doctor) -> None:
         assert f"- {' '.join(note.text.split())} [{note.checked}]" in whole
 
 
-@pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.agent)
-def test_every_agent_can_be_asked_for(doctor: Doctor, recipe: "object") -> None:
+@pytest.mark.parametrize(
+    "name", [name for recipe in recipes() for name in dict.fromkeys((recipe.agent, *recipe.programs))]
+)
+def test_every_agent_can_be_asked_for(
+    doctor: Doctor, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By its name and by its program, though it may not be here."""
-    for name in {recipe.agent, *recipe.programs}:  # type: ignore[attr-defined]
-        done = doctor(name)
-        assert done.returncode == 1
-        assert "is not found on PATH" in done.stdout
-        assert "Traceback" not in done.stderr
+    for variable, value in {**doctor.env, "PATH": str(doctor.bin)}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(doctor.cwd)
+    assert main(["doctor", name]) == 1
+    assert "is not found on PATH" in capsys.readouterr().out
 
 
 def test_a_program_that_no_recipe_knows(doctor: Doctor) -> None:
