@@ -1,0 +1,52 @@
+"""A real engine with a real prefix cache: what Stet saves is prompt that llama.cpp itself did not have to read.
+
+Nothing here is timed; the counts are the engine's own.
+"""
+
+import pytest
+
+from proxy.dialects import DIALECTS
+
+from .measuring import Bench, processed
+from .sessions import FAULTS, FORMATS, TURNS, Fault
+
+REWRITTEN = [
+    pytest.param(
+        name, marks=pytest.mark.skipif(name not in DIALECTS, reason=f"{name} passes through for now")
+    )
+    for name in FORMATS
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_stet_a_clock_makes_the_engine_read_every_prompt_anew(bench: Bench, format: str) -> None:
+    """A client that only appends reads each token once; with a clock at the top all is read again in each turn."""
+    stable = bench.measured(format, "stable", "direct")
+    clock = bench.measured(format, "clock", "direct")
+    assert len(stable) == len(clock) == TURNS
+    assert processed(stable) == pytest.approx(stable[-1].prompt, rel=0.01)
+    assert processed(clock) > 0.95 * sum(turn.prompt for turn in clock)
+    assert processed(clock) > 5 * processed(stable)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("format", REWRITTEN)
+def test_through_stet_every_client_costs_the_engine_what_a_stable_one_does(
+    bench: Bench, format: str, fault: Fault
+) -> None:
+    """The engine reads within 5 % of what the stable client makes it read directly, whatever a client's fault."""
+    stable = bench.measured(format, "stable", "direct")
+    through = bench.measured(format, fault, "stet")
+    assert processed(through) <= 1.05 * processed(stable)
+    assert sum(turn.prompt for turn in through) <= 1.05 * sum(turn.prompt for turn in stable)
+
+
+@pytest.mark.parametrize("format", REWRITTEN)
+def test_the_log_tells_what_the_engine_counted(bench: Bench, format: str) -> None:
+    """Each turn's line has the engine's tokens of the prompt and those of them it had cached, and no fault."""
+    turns = bench.measured(format, "arguments", "stet")
+    conversations: dict[str, list[tuple[int, int]]] = {}
+    for line in bench.logged():
+        conversations.setdefault(line["conversation"], []).append((line["prompt"], line["cached"]))
+        assert (line["outcome"], line["upstream"], line.get("failed_open")) == ("ok", "local", None)
+    assert [(turn.prompt, turn.cached) for turn in turns] in conversations.values()
