@@ -1,0 +1,120 @@
+"""How much prompt a real engine has to read, directly and through Stet.
+
+    pip install -e '.[engine]'
+    python benchmarks/engine.py [--quick] [--formats openai_chat ...] [--threads N]
+
+llama.cpp's own server with its own prefix cache, one slot, its defaults otherwise; `stet serve --policy local` before
+it. The model's weights are random and its tokens are bytes: what it says is noise, what it reads and remembers is not.
+Four clients play the same scripted session of twelve turns in each format (`tests/engines/sessions.py`). Tokens are the
+engine's own count, checked against its total; seconds are those a client waits for all its answers, of one token each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from report import Table, save
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.engines.measuring import Bench, Way, processed  # noqa: E402
+from tests.engines.model import MEDIUM, SMALL, write_model  # noqa: E402
+from tests.engines.playing import Turn  # noqa: E402
+from tests.engines.processes import engine, stet  # noqa: E402
+from tests.engines.sessions import FAULTS, FORMATS, TURNS, Fault  # noqa: E402
+
+CLIENTS: dict[Fault, str] = {
+    "stable": "only appends",
+    "clock": "a clock in the first line",
+    "tools": "tools in another order",
+    "arguments": "call arguments respelt",
+}
+WAYS: tuple[Way, ...] = ("direct", "stet")
+
+
+def measure(formats: list[str], threads: int, quick: bool) -> dict[tuple[str, Fault, Way], list[Turn]]:
+    """The turns of all sessions, a client's two ways one after the other."""
+    with tempfile.TemporaryDirectory(prefix="stet-engine-") as name:
+        folder = Path(name)
+        write_model(folder / "model.gguf", SMALL if quick else MEDIUM)
+        with (
+            engine(folder / "model.gguf", folder / "log", threads=threads) as url,
+            stet(url, folder / "stet") as proxy,
+        ):
+            bench = Bench(url, proxy, folder / "stet" / "log")
+            found = {}
+            for format in formats:
+                for fault in FAULTS:
+                    for way in WAYS:
+                        found[format, fault, way] = bench.measured(format, fault, way)
+                        print(f"{format} {fault} {way}: {processed(found[format, fault, way]):,}", flush=True)
+            return found
+
+
+def tabled(found: dict[tuple[str, Fault, Way], list[Turn]], formats: list[str], threads: int) -> Table:
+    """Both ways side by side."""
+    table = Table(
+        f"Prompt tokens llama.cpp had to read, over {TURNS} turns",
+        ("format, client", "prompt", "direct", "stet", "direct x", "stet x", "direct s", "stet s"),
+        f"prompt: tokens of all prompts as the client sends them. direct, stet: those of them the engine did not have in its"
+        f" cache. x: times what the client that only appends makes it read directly. s: seconds for all turns, {threads}"
+        f" thread(s) of the engine, on a machine shared with other jobs: good for an order of magnitude, and for no more."
+        f" xllamacpp {version('xllamacpp')}.",
+    )
+    for format in formats:
+        base = processed(found[format, "stable", "direct"])
+        for fault in FAULTS:
+            direct, through = (found[format, fault, way] for way in WAYS)
+            table.add(
+                f"{format}, {CLIENTS[fault]}",
+                sum(turn.prompt for turn in direct),
+                processed(direct),
+                processed(through),
+                processed(direct) / base,
+                processed(through) / base,
+                sum(turn.seconds for turn in direct),
+                sum(turn.seconds for turn in through),
+            )
+    return table
+
+
+def numbers(found: dict[tuple[str, Fault, Way], list[Turn]]) -> list[dict[str, Any]]:
+    """Every session turn by turn."""
+    return [
+        {
+            "format": format,
+            "client": fault,
+            "way": way,
+            "prompt": [turn.prompt for turn in turns],
+            "cached": [turn.cached for turn in turns],
+            "seconds": [round(turn.seconds, 3) for turn in turns],
+        }
+        for (format, fault, way), turns in found.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a smaller model; writes nothing")
+    parser.add_argument("--formats", nargs="+", choices=[*FORMATS], default=[*FORMATS])
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    found = measure(options.formats, options.threads, options.quick)
+    table = tabled(found, options.formats, options.threads)
+    save(
+        "engine",
+        [table],
+        {"xllamacpp": version("xllamacpp"), "sessions": numbers(found)},
+        quick=options.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()
