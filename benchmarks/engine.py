@@ -1,7 +1,7 @@
 """How much prompt a real engine has to read, directly and through Stet.
 
     pip install -e '.[engine]'
-    python benchmarks/engine.py [--quick] [--formats openai_chat ...] [--threads N]
+    python benchmarks/engine.py [--quick] [--formats openai_chat ...] [--model small|medium] [--threads N]
 
 llama.cpp's own server with its own prefix cache, one slot, its defaults otherwise; `stet serve --policy local` before
 it. The model's weights are random and its tokens are bytes: what it says is noise, what it reads and remembers is not.
@@ -34,14 +34,15 @@ CLIENTS: dict[Fault, str] = {
     "tools": "tools in another order",
     "arguments": "call arguments respelt",
 }
+MODELS = {"small": SMALL, "medium": MEDIUM}
 WAYS: tuple[Way, ...] = ("direct", "stet")
 
 
-def measure(formats: list[str], threads: int, quick: bool) -> dict[tuple[str, Fault, Way], list[Turn]]:
+def measure(formats: list[str], model: str, threads: int) -> dict[tuple[str, Fault, Way], list[Turn]]:
     """The turns of all sessions, a client's two ways one after the other."""
     with tempfile.TemporaryDirectory(prefix="stet-engine-") as name:
         folder = Path(name)
-        write_model(folder / "model.gguf", SMALL if quick else MEDIUM)
+        write_model(folder / "model.gguf", MODELS[model])
         with (
             engine(folder / "model.gguf", folder / "log", threads=threads) as url,
             stet(url, folder / "stet") as proxy,
@@ -56,14 +57,16 @@ def measure(formats: list[str], threads: int, quick: bool) -> dict[tuple[str, Fa
             return found
 
 
-def tabled(found: dict[tuple[str, Fault, Way], list[Turn]], formats: list[str], threads: int) -> Table:
+def tabled(
+    found: dict[tuple[str, Fault, Way], list[Turn]], formats: list[str], model: str, threads: int
+) -> Table:
     """Both ways side by side."""
     table = Table(
         f"Prompt tokens llama.cpp had to read, over {TURNS} turns",
         ("format, client", "prompt", "direct", "stet", "direct x", "stet x", "direct s", "stet s"),
         f"prompt: tokens of all prompts as the client sends them. direct, stet: those of them the engine did not have in its"
         f" cache. x: times what the client that only appends makes it read directly. s: seconds for all turns, {threads}"
-        f" thread(s) of the engine, on a machine shared with other jobs: good for an order of magnitude, and for no more."
+        f" thread(s) of the engine, {model} model, on a machine shared with other jobs: good for an order of magnitude, and for no more."
         f" xllamacpp {version('xllamacpp')}.",
     )
     for format in formats:
@@ -102,16 +105,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a smaller model; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="writes nothing")
     parser.add_argument("--formats", nargs="+", choices=[*FORMATS], default=[*FORMATS])
+    parser.add_argument("--model", choices=[*MODELS], default="small", help="medium: slower, the same counts")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    found = measure(options.formats, options.threads, options.quick)
-    table = tabled(found, options.formats, options.threads)
+    found = measure(options.formats, options.model, options.threads)
+    table = tabled(found, options.formats, options.model, options.threads)
     save(
         "engine",
         [table],
-        {"xllamacpp": version("xllamacpp"), "sessions": numbers(found)},
+        {"xllamacpp": version("xllamacpp"), "model": options.model, "sessions": numbers(found)},
         quick=options.quick,
     )
 

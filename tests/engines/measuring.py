@@ -19,8 +19,8 @@ class Bench:
     """An engine, and a proxy before it: their URLs, and the proxy's log."""
 
     def __init__(self, engine: str, proxy: str, log: Path, scale: Scale = BRIEF) -> None:
+        self.engine = engine
         self._bases: dict[Way, str] = {"direct": engine, "stet": f"{proxy}/local"}
-        self._engine = engine
         self._log = log
         self._scale = scale
         self._measured: dict[tuple[str, Fault, Way], list[Turn]] = {}
@@ -32,10 +32,10 @@ class Bench:
         """
         key = (format, fault, way)
         if key not in self._measured:
-            before = processed_by(self._engine)
+            before = processed_by(self.engine)
             work = session(f"{len(self._measured):03d}-shop", self._scale)
             turns = play(self._bases[way], format, fault, work)
-            assert processed(turns) == processed_by(self._engine) - before
+            assert processed(turns) == processed_by(self.engine) - before
             self._measured[key] = turns
         return self._measured[key]
 

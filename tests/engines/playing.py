@@ -28,9 +28,10 @@ class Turn(Struct, frozen=True):
         return self.prompt - self.cached
 
 
-def play(url: str, format: str, fault: Fault, work: Session) -> list[Turn]:
-    """Play a session in a format below `url`. Raises AssertionError where a request is refused."""
-    return [_asked(f"{url}{FORMATS[format].path}", body) for body in requests(format, fault, work)]
+def play(url: str, format: str, fault: Fault, work: Session, turns: slice = slice(None)) -> list[Turn]:
+    """Play a session, or some turns of it, in a format below `url`. Raises AssertionError where a request is refused."""
+    bodies = [*requests(format, fault, work)]
+    return [_asked(f"{url}{FORMATS[format].path}", body) for body in bodies[turns]]
 
 
 def _asked(url: str, body: dict[str, Any]) -> Turn:

@@ -11,11 +11,13 @@ from typing import Any, Literal
 import orjson
 from msgspec import Struct
 
-Fault = Literal["stable", "clock", "tools", "arguments"]
+Fault = Literal["stable", "clock", "tools", "arguments", "all"]
 """Nothing; a clock in the first line of the system prompt; tools in another order, and call arguments with their
-keys in another order, on each request."""
+keys in another order, on each request; all three."""
 
 FAULTS: tuple[Fault, ...] = ("stable", "clock", "tools", "arguments")
+"""The four clients."""
+
 TURNS = 12
 
 Json = dict[str, Any]
@@ -120,18 +122,21 @@ class _Turn(Struct, frozen=True):
     fault: Fault
     number: int
 
+    def has(self, fault: Fault) -> bool:
+        return self.fault in (fault, "all")
+
     def system(self, work: Session) -> str:
-        clock = f" Current time: 2026-11-30 12:{self.number:02d}:17." if self.fault == "clock" else ""
+        clock = f" Current time: 2026-11-30 12:{self.number:02d}:17." if self.has("clock") else ""
         return f"{work.project}: you are its coding agent.{clock}\n{work.instructions}"
 
     def tools(self, work: Session) -> list[Json]:
         tools = [*work.tools]
-        if self.fault == "tools":
+        if self.has("tools"):
             random.Random(self.number).shuffle(tools)
         return tools
 
     def arguments(self, called: Called) -> Mapping[str, str | int]:
-        if self.fault != "arguments":
+        if not self.has("arguments"):
             return called.arguments
         names = [*called.arguments]
         random.Random(f"{called.id} {self.number}").shuffle(names)

@@ -3,12 +3,16 @@
 Nothing here is timed; the counts are the engine's own.
 """
 
+from pathlib import Path
+
 import pytest
 
 from proxy.dialects import DIALECTS
 
 from .measuring import Bench, processed
-from .sessions import FAULTS, FORMATS, TURNS, Fault
+from .playing import Turn, play
+from .processes import stet
+from .sessions import FAULTS, FORMATS, TURNS, Fault, session
 
 REWRITTEN = [
     pytest.param(
@@ -39,6 +43,19 @@ def test_through_stet_every_client_costs_the_engine_what_a_stable_one_does(
     through = bench.measured(format, fault, "stet")
     assert processed(through) <= 1.05 * processed(stable)
     assert sum(turn.prompt for turn in through) <= 1.05 * sum(turn.prompt for turn in stable)
+
+
+@pytest.mark.parametrize("format", REWRITTEN)
+def test_a_restart_of_the_proxy_costs_the_engine_nothing(bench: Bench, format: str, tmp_path: Path) -> None:
+    """A client with all faults at once goes on after a restart: what was promised is on disk, and still in the cache."""
+    stable = bench.measured(format, "stable", "direct")
+    work = session(f"restart-{format}")
+    turns: list[Turn] = []
+    for part in (slice(7), slice(7, None)):
+        with stet(bench.engine, tmp_path) as url:
+            turns += play(f"{url}/local", format, "all", work, part)
+    assert len(turns) == TURNS
+    assert processed(turns) <= 1.05 * processed(stable)
 
 
 @pytest.mark.parametrize("format", REWRITTEN)
