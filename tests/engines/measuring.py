@@ -8,7 +8,7 @@ from typing import Any, Literal
 import orjson
 
 from .playing import Turn, play, processed_by
-from .sessions import BRIEF, Fault, Scale, session
+from .sessions import BRIEF, TURNS, Fault, Scale, session
 
 Way = Literal["direct", "stet"]
 
@@ -23,20 +23,20 @@ class Bench:
         self._bases: dict[Way, str] = {"direct": engine, "stet": f"{proxy}/local"}
         self._log = log
         self._scale = scale
-        self._measured: dict[tuple[str, Fault, Way], list[Turn]] = {}
+        self._measured: dict[tuple[str, Fault, Way, int], list[Turn]] = {}
 
-    def measured(self, format: str, fault: Fault, way: Way) -> list[Turn]:
-        """The turns of a client's session, which no other session shares a prefix with.
+    def measured(self, format: str, fault: Fault, way: Way, turns: int = TURNS) -> list[Turn]:
+        """The first turns of a client's session, which no other session shares a prefix with.
 
         Raises AssertionError where the engine's own total differs from what its answers say.
         """
-        key = (format, fault, way)
+        key = (format, fault, way, turns)
         if key not in self._measured:
             before = processed_by(self.engine)
             work = session(f"{len(self._measured):03d}-shop", self._scale)
-            turns = play(self._bases[way], format, fault, work)
-            assert processed(turns) == processed_by(self.engine) - before
-            self._measured[key] = turns
+            played = play(self._bases[way], format, fault, work, slice(turns))
+            assert processed(played) == processed_by(self.engine) - before
+            self._measured[key] = played
         return self._measured[key]
 
     def logged(self) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ class Bench:
 
         Waits for lines under way: each is written behind its answer. Raises AssertionError where one does not come.
         """
-        played = sum(len(turns) for (_, _, way), turns in self._measured.items() if way == "stet")
+        played = sum(len(turns) for (_, _, way, _), turns in self._measured.items() if way == "stet")
         until = time.monotonic() + LOG_SECONDS
         while True:
             lines = [

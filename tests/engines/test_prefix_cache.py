@@ -24,13 +24,13 @@ REWRITTEN = [
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_without_stet_a_clock_makes_the_engine_read_every_prompt_anew(bench: Bench, format: str) -> None:
-    """A client that only appends reads each token once; with a clock at the top all is read again in each turn."""
+    """A client that only appends has each token read once; with a clock at the top all is read again in each turn."""
     stable = bench.measured(format, "stable", "direct")
-    clock = bench.measured(format, "clock", "direct")
-    assert len(stable) == len(clock) == TURNS
+    clock = bench.measured(format, "clock", "direct", turns=8)
+    assert (len(stable), len(clock)) == (TURNS, 8)
     assert processed(stable) == pytest.approx(stable[-1].prompt, rel=0.01)
     assert processed(clock) > 0.95 * sum(turn.prompt for turn in clock)
-    assert processed(clock) > 5 * processed(stable)
+    assert processed(clock) > 5 * processed(stable[:8])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
