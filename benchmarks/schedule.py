@@ -36,12 +36,15 @@ NEVER = 10**9
 
 class Item(Struct, frozen=True):
     """Something in a prompt: the turn it arrives in, its tokens, and for a result what clearing reclaims and from
-    which turn on it is stale."""
+    which turn
+    on it is stale. `alone`: it may be the first of a batch; signed thinking of a model that checks prefixes may not,
+    and goes with whatever changes in front of it."""
 
     arrives: int
     tokens: int
     saves: int = 0
     stale: int = NEVER
+    alone: bool = True
 
 
 class Course(Struct, frozen=True):
@@ -103,7 +106,7 @@ def leave(stale: Sequence[tuple[int, Item]], turn: int, cached: float) -> int | 
 
 def window(stale: Sequence[tuple[int, Item]], turn: int, cached: float) -> int | None:
     """A sliding window: clear whatever is stale, at once."""
-    return stale[0][0]
+    return next((at for at, item in stale if item.alone), None)
 
 
 def rule(course: Course) -> Choice:
@@ -139,7 +142,7 @@ def hindsight(course: Course) -> dict[int, int]:
     """The best schedule, knowing the whole session; see the module's prose."""
     schedule: dict[int, int] = {}
     results = [(at, item) for at, item in enumerate(course.items) if item.saves and item.stale < course.turns]
-    first = results[0][0] if results else 0
+    first = next((at for at, item in results if item.alone), 0)
     starts = [
         0,
         *sorted(turn for turn, kept in course.breaks.items() if turn and kept <= first),
@@ -147,7 +150,7 @@ def hindsight(course: Course) -> dict[int, int]:
     ]
     for start, end in zip(starts, starts[1:], strict=False):
         if start and any(item.stale <= start for _, item in results):
-            schedule[start] = 0
+            schedule[start] = first
         schedule |= _stretch(course, results, start, end)
     return schedule
 
@@ -168,6 +171,8 @@ def _stretch(course: Course, results: Sequence[tuple[int, Item]], start: int, en
                 if item.stale <= last:
                     continue
                 gain += course.read * (end - turn) * item.saves
+                if not item.alone:
+                    continue
                 worth = value[last] + gain - costs[at]
                 if top is None or worth > top[0]:
                     top = (worth, last, at)

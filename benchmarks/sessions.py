@@ -124,10 +124,10 @@ def played(session: Disposition, policy: str, turns: int) -> Through:
 
 
 class Landscape(Struct, frozen=True):
-    """A session as sent, for `schedule`: its course, and for each item the id of the call it answers."""
+    """A session as sent, for `schedule`: its course, and for each item where it stands in the bodies."""
 
     course: Course
-    calls: tuple[str, ...]
+    paths: tuple[str, ...]
 
 
 def landscape(sent: Sequence[Sent]) -> Landscape | None:
@@ -144,14 +144,13 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
     names = {b["id"]: b["name"] for m in body["messages"] for b in _blocks(m) if b["type"] == "tool_use"}
     shelves: dict[str, list[tuple[int, int]]] = {}
     items: list[Item] = []
-    calls: list[str] = []
     for at, position in enumerate(rows[-1]):
         arrives = next(turn for turn, end in enumerate(ends) if at < end)
         items.append(Item(arrives, position.tokens))
-        calls.append("")
+        if position.kind == "thinking" and facts.checks_prefix:
+            items[-1] = Item(arrives, position.tokens, position.tokens, arrives + 1, alone=False)
         if position.kind == "tool_result":
             block = _block(body, position.path)
-            calls[-1] = block["tool_use_id"]
             shelves.setdefault(names[block["tool_use_id"]], []).append((at, arrives))
     left = _left_tokens(facts)
     for tool, shelf in shelves.items():
@@ -166,7 +165,8 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
             ):
                 items[at] = Item(items[at].arrives, items[at].tokens, max(0, items[at].tokens - left), pushed)
     return Landscape(
-        Course(tuple(items), len(sent), _breaks(sent, rows), facts.read, facts.write_5m), tuple(calls)
+        Course(tuple(items), len(sent), _breaks(sent, rows), facts.read, facts.write_5m),
+        tuple(position.path for position in rows[-1]),
     )
 
 
@@ -212,15 +212,22 @@ def charged(path: Through, land: Landscape, schedule: Schedule) -> float:
     for turn, one in enumerate(sent):
         if turn in schedule:
             gone |= {
-                land.calls[at]
+                land.paths[at]
                 for at, item in enumerate(land.course.items)
                 if at >= schedule[turn] and item.saves and item.stale <= turn
             }
         body = orjson.loads(one.body)
-        for message in body["messages"]:
-            for block in _blocks(message):
-                if block["type"] == "tool_result" and block["tool_use_id"] in gone:
+        for at, message in enumerate(body["messages"]):
+            blocks = _blocks(message)
+            for nth, block in enumerate(blocks):
+                if block["type"] == "tool_result" and f"messages.{at}.content.{nth}" in gone:
                     block["content"] = LEFT
+            if any(path.startswith(f"messages.{at}.") for path in gone):
+                message["content"] = [
+                    block
+                    for nth, block in enumerate(blocks)
+                    if block["type"] != "thinking" or f"messages.{at}.content.{nth}" not in gone
+                ]
         answer = provider.answer([*path.headers.items()], orjson.dumps(body), one.at)
         if answer.status != 200:
             raise RuntimeError(answer.exchange.error)
@@ -234,15 +241,14 @@ def charged(path: Through, land: Landscape, schedule: Schedule) -> float:
 def demo(turns: int, numbers: dict[str, Any]) -> Table:
     table = Table(
         f"Sessions of {turns} turns: cost in base input tokens", ("session, policy", "refused", "prompt", "cached", "cost", "of direct", "of hindsight"),
-        "cost: of all prompts, by the provider's count. Hindsight and window: careful with results left out in the best turns, and as soon as they are stale, by the windows of default (frugal has narrower ones). No comparison with a direct session that was refused: it is stuck.",
+        "cost: of all prompts, by the provider's count. Hindsight and window: careful with results left out in the best turns, and as soon as they are stale, by the windows of default (frugal has narrower ones); where the model checks prefixes, with the thinking behind them left out too. No comparison with a direct session that was refused: it is stuck.",
     )  # fmt: skip
     for session in SESSIONS:
         paths = {policy: played(session, policy, turns) for policy in POLICIES}
         costs = {policy: sum(one.exchange.cost for one in path.sent) for policy, path in paths.items()}
         careful = paths["careful"]
         land = landscape(careful.sent)
-        checked = models.find(careful.sent[-1].exchange.model).checks_prefix
-        if land is not None and not checked:
+        if land is not None:
             best = hindsight(land.course)
             costs["hindsight"] = charged(careful, land, best)
             costs["window"] = charged(careful, land, decided(land.course, window)[1])
