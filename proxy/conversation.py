@@ -11,6 +11,7 @@ members this version knows nothing about survive the change.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from functools import cached_property
 from typing import assert_never
@@ -146,10 +147,12 @@ class Opaque(Piece, frozen=True, kw_only=True):
     """A block this version knows nothing about: a new feature of a provider passes as it came.
 
     `unsaid` are members that do not count for what it says: ids and states that differ from session to session.
+    `void`: it is there and holds nothing, which some refuse [A103].
     """
 
     kind: str
     unsaid: tuple[str, ...] = ()
+    void: bool = False
 
 
 Part = Text | Reminder | Image | ToolCall | ToolResult | Reasoning | ToolDefinition | Opaque
@@ -159,7 +162,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     """What a message adds up to.
 
     `size` is bytes, `keyed` the number of parts that say something, `media` whether an image stands in it or in a
-    result of it, `nothing` whether a text without a visible character does. `marked`: a part carries a mark, or
+    result of it, `nothing` whether a part (or a text of a result) without anything in it may. `marked`: a part carries a mark, or
     a result may hold one. `calls` and `results` in order, a result with the bytes before it in the message.
     `shares`: bytes by source.
     """
@@ -249,10 +252,13 @@ def _tally(message: Message) -> Tally:
                 results.append((part, size))
                 media = media or part.images > 0
                 marked = marked or may_hold_marks(part)
+                nothing = nothing or may_hold_blanks(part)
             case Image():
                 media = True
             case Text(text=text):
                 nothing = nothing or not text.strip()
+            case Opaque(void=True):
+                nothing = True
             case _:
                 pass
         source = source_of(part, message.role)
@@ -274,6 +280,17 @@ def may_hold_marks(result: ToolResult) -> bool:
     """Whether a result is a list that names marks [B3]; in a string the quotes would be escaped."""
     content = result.content
     return content is not None and content[:1] == b"[" and b'"cache_control"' in content
+
+
+_BLANK_TEXT = re.compile(rb'"text"\s*:\s*"(?:[^!-~]|\\[nrtbf]|\\u[0-9a-fA-F]{4})*"')
+
+
+def may_hold_blanks(result: ToolResult) -> bool:
+    """Whether a result says nothing, or is a list with a text in it that may be blank."""
+    content = result.content
+    if content is None or len(content) <= 2:
+        return True
+    return content[:1] == b"[" and _BLANK_TEXT.search(content) is not None
 
 
 def source_of(part: Part, role: Role) -> Source:

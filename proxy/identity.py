@@ -183,7 +183,7 @@ def says(part: Part, mask: Mask) -> bytes | None:
             return digest(b"call", call_id.encode(), name.encode(), _lenient(arguments))
         case ToolResult(call_id=call_id, content=content, is_error=is_error):
             return digest(b"result", call_id.encode(), b"error" if is_error else b"", content_says(content))
-        case Reasoning():
+        case Reasoning() | Opaque(void=True):
             return None
         case Opaque(unsaid=unsaid):
             return b"block" + _lenient(_origin(part), unsaid)
@@ -212,7 +212,11 @@ class _Silent(IntEnum):
     UNSIGNED = 2
     BLANK_ANSWER = 3
     BLANK_PROMPT = 4
+    BLANK_SYSTEM = 5
+    VOID = 6
 
+
+_BLANK = {Role.ASSISTANT: _Silent.BLANK_ANSWER, Role.SYSTEM: _Silent.BLANK_SYSTEM}
 
 Counts = tuple[int, ...]
 """How many silent parts of each kind stand behind the last part that said something."""
@@ -224,8 +228,10 @@ def _counted(part: Part, role: Role, counts: Counts) -> tuple[int, Counts]:
     """The number of a silent part among those that share its key, and the counts with it."""
     if isinstance(part, Reasoning):
         kind = _Silent.SIGNED if part.signature else _Silent.UNSIGNED
+    elif isinstance(part, Opaque):
+        kind = _Silent.VOID
     else:
-        kind = _Silent.BLANK_ANSWER if role is Role.ASSISTANT else _Silent.BLANK_PROMPT
+        kind = _BLANK.get(role, _Silent.BLANK_PROMPT)
     before = counts[kind - 1]
     return before * len(_Silent) + kind, (*counts[: kind - 1], before + 1, *counts[kind:])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from .conversation import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from .identity import is_user_side
@@ -22,6 +23,7 @@ def faults(messages: Sequence[Message], rules: Rules, model: ModelFacts, since: 
         (
             *_pairing(written, rules, whole=since == 0),
             *_ends(written, rules, model, whole=since == 0),
+            *_order(written, rules, model),
             *_blocks(written, rules, model),
         )
     )
@@ -111,7 +113,8 @@ def _answers(message: Message, waiting: list[str] | None, rules: Rules) -> Itera
 
 def _text_behind_call(parts: Sequence[Part]) -> bool:
     first = next(at for at, part in enumerate(parts) if isinstance(part, ToolCall) and not part.server)
-    return any(isinstance(part, Text | Reasoning) for part in parts[first:])
+    behind = (part for part in parts[first:] if not isinstance(part, Text) or part.text.strip())
+    return any(isinstance(part, Text | Reasoning) for part in behind)
 
 
 def _result_behind_text(parts: Sequence[Part]) -> bool:
@@ -128,10 +131,24 @@ def _ends(messages: Sequence[Message], rules: Rules, model: ModelFacts, *, whole
     if not messages:
         yield "no message"
         return
-    if whole and rules.opens_with_user and messages[0].role is Role.ASSISTANT:
+    if whole and (rules.opens_with_user or model.opens_with_user) and messages[0].role is Role.ASSISTANT:
         yield "opens with the assistant"
     if messages[-1].role is Role.ASSISTANT and not model.prefill:
         yield "ends with the assistant"
+
+
+def _order(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Iterator[str]:
+    """Who speaks after whom, where the upstream's template looks at it [A420 A430 A521]."""
+    for before, message in pairwise(messages):
+        if (
+            model.merge_same_role
+            and before.role is message.role
+            and message.role in (Role.USER, Role.ASSISTANT)
+        ):
+            yield "two turns of one speaker"
+        apart = rules.results_apart and not model.user_after_results
+        if apart and before.role is Role.TOOL and message.role is Role.USER:
+            yield "user behind results"
 
 
 def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Iterator[str]:
@@ -140,8 +157,9 @@ def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Ite
             yield "empty message"
         for part in message.parts:
             match part:
-                case Text(text=text) if rules.refuses(text) and (
-                    part.raw is not None or part.base is not None
+                case Text(text=text) if (
+                    (rules.refuses(text) or not (model.blank_text or text.strip()))
+                    and (part.raw is not None or part.base is not None)
                 ):
                     yield "blank text"
                 case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):

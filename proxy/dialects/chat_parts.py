@@ -104,6 +104,9 @@ def _spoken(frame: tuple[tuple[str, Raw], ...], place: int) -> Iterator[Part]:
         if name in named:
             yield _member(name, named[name], place)
     calls = named.get("tool_calls", ABSENT)
+    if any(name == "tool_calls" and is_array(raw) and not items(raw) for name, raw in frame):
+        raw = Raw(closed_object([("tool_calls", b"[]")]))
+        yield Opaque(raw=raw, size=len(raw), kind="tool_calls", void=True)
     for nth, raw in enumerate(items(calls) if len(calls) and is_array(calls) else ()):
         yield read_call(raw, place, nth)
 

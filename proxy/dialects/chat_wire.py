@@ -114,17 +114,24 @@ def _assistant(frame: Sequence[tuple[str, Raw]], parts: Sequence[Part], *, bare:
     old = dict(frame)
     if "content" not in new and (not frame or "content" in old):
         content = old.get("content", ABSENT)
-        says_else = any(name in new for name in _SPEAKS)
+        says_else = any(not says_nothing(new.get(name, b"")) for name in _SPEAKS)
         stays = says_nothing(content) and len(content) and (says_else or bytes(content) != b"null")
         new["content"] = bytes(content) if stays else b"null" if says_else else b'""'
     pairs: Pairs = [
-        (name, raw) for name, raw in frame if name in new or name not in _SPOKEN or says_nothing(raw)
+        (name, raw)
+        for name, raw in frame
+        if name in new or name not in _SPOKEN or (says_nothing(raw) and not _is_void(name, raw))
     ]
     if not frame:
         pairs = [("role", b'"assistant"')]
     for name, value in new.items():
         put(pairs, name, value)
     return closed_object(pairs)
+
+
+def _is_void(name: str, raw: Raw) -> bool:
+    """Whether the member is one that is a part though it holds nothing [A103]."""
+    return name == "tool_calls" and is_array(raw)
 
 
 def _spoken(parts: Sequence[Part], *, bare: bool) -> dict[str, bytes]:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..branch import Promise
 from ..conversation import Message, Part, Reasoning, Role, Text
-from ..edits import Edit, InsertBefore, Move, target_of
+from ..edits import Edit, InsertBefore, Move, Target, target_of
 from .view import Proposal, View, causal
 
 NAME = "alternate"
+OWN = f"{NAME}.own"
 
 # The model reads this. Changing it invalidates every prompt cache behind it.
 BETWEEN = "(interrupted)"
@@ -31,9 +33,16 @@ def propose(view: View, config: Config) -> Proposal:
     edits: list[Edit] = []
     if config.between and not view.facts.model.user_after_results:
         edits += _between(view)
-    if config.merge and view.facts.model.merge_same_role:
-        edits += _merges(view)
-    return causal(NAME, edits)
+    if not config.merge or not view.facts.model.merge_same_role:
+        return causal(NAME, edits)
+    joined = [*_merges(view)]
+    edits += [edit for anchor, edit in joined if anchor is None]
+    own: dict[Target, list[Edit]] = {}
+    for anchor, edit in joined:
+        if anchor is not None:
+            own.setdefault(anchor, []).append(edit)
+    placed = (Promise(anchor=t.key, nth=t.nth, stage=OWN, edits=tuple(group)) for t, group in own.items())
+    return Proposal(promises=(*causal(NAME, edits).promises, *placed))
 
 
 def _between(view: View) -> Iterator[Edit]:
@@ -60,30 +69,40 @@ def _before(messages: tuple[Message, ...], at: int) -> Role | None:
     return next((message.role for message in reversed(messages[:at]) if message.written), None)
 
 
-def _merges(view: View) -> Iterator[Edit]:
-    """Neighbours of one role become one message [A420 A521 F26]. Reasoning stays at the head of its own."""
+def _merges(view: View) -> Iterator[tuple[Target | None, Edit]]:
+    """Neighbours of one role become one message [A420 A521 F26]. Reasoning stays at the head of its own.
+
+    With the part that the move is promised under; None where that is the part itself. One of ours is none that a
+    client sends again, so it moves as long as the client's part before it stands.
+    """
     goal: Message | None = None
+    sent: Part | None = None
     messages = view.conversation.messages
     start = view.start - 1
     while start > 0 and not messages[start].written:
         start -= 1
     for at in range(max(0, start), len(messages)):
-        message = messages[at]
+        message, before = messages[at], sent
         if not message.written:
             continue
+        sent = _keyed(message.parts) if message.index >= 0 and message.parts else sent
         same = goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT)
         if goal is None or not same or any(isinstance(part, Reasoning) for part in message.parts):
             goal = message
             continue
         last = _keyed(goal.parts)
         for part in message.parts if last is not None else ():
-            if last is not None and view.region(part) is not None:
-                yield Move(
-                    stage=NAME,
-                    reason="turns alternate here [A521]",
-                    target=target_of(part),
-                    to=target_of(last),
-                    required=True,
+            ours = message.index < 0 and before is not None
+            if last is not None and (ours or view.region(part) is not None):
+                yield (
+                    target_of(before) if ours and before is not None else None,
+                    Move(
+                        stage=NAME,
+                        reason="turns alternate here [A521]",
+                        target=target_of(part),
+                        to=target_of(last),
+                        required=True,
+                    ),
                 )
 
 

@@ -24,10 +24,11 @@ from ..conversation import (
     Text,
     ToolCall,
     ToolResult,
+    may_hold_blanks,
 )
 from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, Target, target_of
 from ..identity import is_user_side
-from ..rawjson import closed_array, is_array, items
+from ..rawjson import closed_array, encoded, is_array, is_string, items
 from ..rules import Rules
 from ..runs import runs
 from .view import Proposal, View, causal, weight
@@ -38,6 +39,7 @@ NAME = "normalize"
 BLANK = "(empty message)"
 OPENING = "(earlier messages of this conversation are not shown)"
 CONTINUE = "Continue."
+NO_OUTPUT = "(no output)"
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +55,8 @@ def propose(view: View, config: Config) -> Proposal:
     edits: list[Edit] = []
     promises: list[Promise] = []
     system: tuple[Edit, ...] = ()
+    if config.blank:
+        edits += _voids(view)
     if config.blank and not _takes_blank(view):
         edits += _silent(view)
         edits += _blanks(view)
@@ -65,6 +69,9 @@ def propose(view: View, config: Config) -> Proposal:
             system = ()
     gone = {edit.target for edit in edits if isinstance(edit, Remove)}
     if config.system and (view.rules.system_follows_user or _folds_all(view)):
+        if _folds_all(view) and (_takes_blank(view) or not config.blank):
+            edits += _silent_system(view)
+            gone |= {edit.target for edit in edits if isinstance(edit, Remove)}
         promises += _folds(view, gone)
         gone |= {edit.target for promise in promises for edit in promise.edits}
     if config.ends:
@@ -109,9 +116,17 @@ def _blanks(view: View) -> Iterator[Edit]:
         if blank and message.role is not Role.META and not directive:
             keeps_place = at in ends and message.role is Role.USER and len(blank) == len(message.parts)
             yield from _without_blanks(blank, keeps_place=keeps_place)
-        for part in message.parts if at >= view.start else ():
-            if isinstance(part, ToolResult) and view.region(part) is not None:
-                yield from _inner_blanks(part)
+        for part in message.parts:
+            if isinstance(part, ToolResult) and may_hold_blanks(part):
+                yield from _inner_blanks(part, silent=view.facts.model.blank_text)
+
+
+def _voids(view: View) -> Iterator[Edit]:
+    """Members that are there and hold nothing, as an empty list of calls."""
+    for _, message in _suspects(view):
+        for part in message.parts:
+            if isinstance(part, Opaque) and part.void:
+                yield _removed(part, "a list of calls with nothing in it [A103]")
 
 
 def _silent(view: View) -> Iterator[Edit]:
@@ -171,18 +186,18 @@ def _without_blanks(blank: list[Part], *, keeps_place: bool) -> Iterator[Edit]:
         yield _removed(part, "blank text [A14]")
 
 
-def _inner_blanks(part: ToolResult) -> Iterator[Edit]:
-    """Blank text blocks inside a tool result's list; an absent or empty content is fine [A26]."""
-    if part.content is None or not is_array(part.content) or b'"text"' not in part.content:
-        return
-    blocks = items(part.content)
+def _inner_blanks(part: ToolResult, *, silent: bool) -> Iterator[Edit]:
+    """Blank text blocks inside a tool result's list. An absent or empty content is fine where it may be `silent` [A26]."""
+    content = part.content or b'""'
+    blocks = items(content) if is_array(content) else []
     kept = [block for block in blocks if bytes(block).find(b'"text"') < 0 or not _blank_block(bytes(block))]
-    if len(kept) < len(blocks):
+    nothing = b'""' if silent else encoded(NO_OUTPUT)
+    if len(kept) < len(blocks) or not (kept or silent or (is_string(content) and len(content) > 2)):
         yield Replace(
             stage=NAME,
             reason="blank text in a tool result [A14]",
             target=target_of(part),
-            part=structs.replace(part, content=closed_array(kept) if kept else b'""'),
+            part=structs.replace(part, content=closed_array(kept) if kept else nothing),
             required=True,
             tokens_before=weight(part),
             tokens_after=weight(part),
@@ -270,10 +285,9 @@ def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
     """
     messages = view.conversation.messages
     folded: dict[Target, list[Edit]] = {}
-    blank: list[Edit] = []
     for at in range(max(0, view.start - 1), len(messages)):
         message = _left(messages[at], gone)
-        if message.role is not Role.SYSTEM or not message.parts:
+        if message.role is not Role.SYSTEM or not message.parts or not _is_text(message):
             continue
         before = _neighbour(reversed(messages[:at]), gone)
         after = _neighbour(messages[at + 1 :], gone)
@@ -282,14 +296,24 @@ def _folds(view: View, gone: set[Target]) -> Iterator[Promise]:
         if view.region(message.parts[0]) is not None or (
             after is not None and view.region(after.parts[0]) is not None
         ):
-            anchor, edits = _folded(message, before, after)
-            blank += [_removed(part, _FOLD) for part in message.parts if _is_blank(part)]
+            anchor, edits = _folded(
+                message, _listener(reversed(messages[:at]), gone), _listener(messages[at + 1 :], gone)
+            )
             if anchor is not None:
                 folded.setdefault(target_of(anchor), []).extend(edits)
-    # A client adds blank texts and takes them away again: they go each for itself.
-    yield from causal(NAME, blank).promises
     for target, group in folded.items():
         yield Promise(anchor=target.key, stage=f"{NAME}.system", nth=target.nth, edits=tuple(group))
+
+
+def _silent_system(view: View) -> Iterator[Edit]:
+    """Blank texts of system messages that are folded: a client adds them and takes them away, so each goes for itself."""
+    for _, message in _suspects(view):
+        if message.role is Role.SYSTEM and _is_text(message):
+            yield from (_removed(part, _FOLD) for part in message.parts if part.nth and _is_blank(part))
+
+
+def _is_text(message: Message) -> bool:
+    return all(isinstance(part, Text | Reminder) for part in message.parts)
 
 
 def _left(message: Message, gone: set[Target]) -> Message:
@@ -301,6 +325,15 @@ def _neighbour(messages: Iterable[Message], gone: set[Target]) -> Message | None
     """The first of the messages that says something in a turn."""
     left = (_left(message, gone) for message in messages if message.role is not Role.SYSTEM)
     return next((message for message in left if message.parts), None)
+
+
+def _listener(messages: Iterable[Message], gone: set[Target]) -> Message | None:
+    """The user's own message of the same turn: results go in front of it, wherever they stand now."""
+    turn = takewhile(
+        lambda message: message.role is not Role.ASSISTANT or not _left(message, gone).parts, messages
+    )
+    left = (_left(message, gone) for message in turn if message.role is Role.USER)
+    return next((message for message in left if any(not part.nth for part in message.parts)), None)
 
 
 def _stands_well(before: Message | None, after: Message | None) -> bool:
@@ -319,11 +352,11 @@ def _folded(
     spoken = [part for part in message.parts if not _is_blank(part)]
     if not spoken:
         return None, []
-    if after is not None and after.role is Role.USER:
+    if after is not None:
         # Wherever the anchor is the goal is too; `balance` puts further results before what is folded in.
-        goal = after.parts[0]
+        goal = _kept(after.parts)[0]
         return goal, [*_moved(spoken, goal, before=not isinstance(goal, ToolResult))]
-    if before is not None and before.role is Role.USER:
+    if before is not None:
         return spoken[-1], [*_moved(spoken, _kept(before.parts)[-1], before=False)]
     turn = [
         InsertAfter(

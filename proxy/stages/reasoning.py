@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from ..branch import Promise
-from ..conversation import Message, Reasoning, Role
+from ..conversation import Message, Reasoning, Role, ToolCall
 from ..edits import Edit, InsertBefore, Remove, Target, target_of
 from . import signatures
 from .batch import anchor
@@ -104,10 +104,15 @@ def _bound(part: Reasoning) -> Remove:
 def _lost(view: View) -> Iterator[Edit]:
     """A constant where an answer has lost its reasoning and the upstream wants it back [A400 A410 F9]."""
     conversation, stands = view.conversation, view.rules.lost_reasoning
-    if not stands or not conversation.tools or conversation.thinking in ("none", "thinking disabled"):
+    calls_alone = view.facts.model.reasoning_turns == "calls"
+    if not stands or conversation.thinking in ("none", "thinking disabled"):
+        return
+    if not calls_alone and not conversation.tools:
         return
     for message in conversation.messages[view.start :]:
         if message.role is not Role.ASSISTANT or not message.parts:
+            continue
+        if calls_alone and not any(isinstance(part, ToolCall) for part in message.parts):
             continue
         first = message.parts[0]
         if any(isinstance(part, Reasoning) for part in message.parts) or view.region(first) is None:

@@ -96,6 +96,9 @@ class Wire(Protocol):
     def slices(self, body: bytes) -> Counter[bytes] | None:
         """The bytes of every block of a body, or None where they are just looked for."""
 
+    def pieces(self, raw: bytes) -> list[bytes]:
+        """The client's own bytes that a part's bytes are made of."""
+
     def said(self, body: bytes) -> set[object]:
         """What people and the model said, as `said` of the laws has it."""
 

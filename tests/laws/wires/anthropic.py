@@ -99,6 +99,10 @@ class AnthropicWire:
         roles = [message["role"] for message in orjson.loads(body)["messages"]]
         return max((at for at, role in enumerate(roles) if role == "assistant"), default=-1)
 
+    def pieces(self, raw: bytes) -> list[bytes]:
+        """See `Wire.pieces`. Every part is one slice."""
+        return [bytes(raw)]
+
     def slices(self, body: bytes) -> Counter[bytes]:
         """See `Wire.slices`. A text block counts as its string too."""
         found: Counter[bytes] = Counter()

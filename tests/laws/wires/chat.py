@@ -8,7 +8,9 @@ from typing import Any
 import orjson
 from msgspec import structs
 
+from proxy.dialects.chat_parts import REASONING
 from proxy.dialects.openai_chat import OpenAIChat
+from proxy.rawjson import members
 from proxy.simulator.chat import FLAVOURS, ChatProvider, Flavour
 from proxy.simulator.chat import pairing, reasoning, render, schema
 from proxy.simulator.chat.refusal import ChatRefusal
@@ -24,7 +26,7 @@ FLAVOUR = {
     "deepseek": "deepseek",
     "moonshot": "kimi",
     "mistral": "mistral",
-    "zai": "zai",
+    "glm": "zai",
     "llama.cpp": "llama.cpp",
     "vllm": "vllm",
 }
@@ -33,7 +35,7 @@ MODELS = {
     "deepseek": ("deepseek-v4-pro", "deepseek-v4-flash"),
     "moonshot": ("kimi-k3", "kimi-k3.1-pro"),
     "mistral": ("mistral-large", "devstral"),
-    "zai": ("glm-5.2", "glm-4.6"),
+    "glm": ("glm-5.2", "glm-4.6"),
 }
 
 
@@ -43,7 +45,7 @@ class ChatWire:
     name = "openai_chat"
     dialect = OpenAIChat()
     headers = (("authorization", "Bearer sk-test"), ("content-type", "application/json"))
-    upstreams = ("openai", "deepseek", "moonshot", "mistral", "zai", "llama.cpp", "vllm", "unknown")
+    upstreams = ("openai", "deepseek", "moonshot", "mistral", "glm", "llama.cpp", "vllm", "unknown")
     moves = frozenset({"strip_thinking"})
 
     def models(self, upstream: str) -> tuple[str, ...]:
@@ -150,6 +152,13 @@ class ChatWire:
     def slices(self, body: bytes) -> None:
         """See `Wire.slices`."""
         del body
+
+    def pieces(self, raw: bytes) -> list[bytes]:
+        """See `Wire.pieces`. Reasoning is a member of its message, so its value is what the client wrote."""
+        pairs = members(raw) if raw[:1] == b"{" else []
+        return (
+            [bytes(value) for _, value in pairs] if {*dict(pairs)} <= {*REASONING} and pairs else [bytes(raw)]
+        )
 
     def said(self, body: bytes) -> set[object]:
         """See `Wire.said`."""
