@@ -157,9 +157,8 @@ def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Ite
             yield "empty message"
         for part in message.parts:
             match part:
-                case Text(text=text) if (
-                    (rules.refuses(text) or not (model.blank_text or text.strip()))
-                    and (part.raw is not None or part.base is not None)
+                case Text(text=text) if (rules.refuses(text) or not (model.blank_text or text.strip())) and (
+                    part.raw is not None or part.base is not None
                 ):
                     yield "blank text"
                 case ToolCall(id=name, server=False) | ToolResult(call_id=name, server=False):
