@@ -194,11 +194,12 @@ class _Bench:
         self.insert(part, known, parts, len(parts))
 
     def spread(self, places: Iterable[int]) -> Iterator[Message]:
-        """The messages at these places, each between those that were put around it."""
+        """The messages at these places, each between those that were put around it: results right behind [A101]."""
         for place in places:
             yield from self.spread(self.lead.get(place, ()))
             yield self.messages[place]
-            yield from self.spread(self.trail.get(place, ()))
+            trail = self.trail.get(place, ())
+            yield from self.spread(sorted(trail, key=lambda at: self.messages[at].role is not Role.TOOL))
 
     def add_member(self, edit: AddMember) -> bool:
         """A member behind the client's; one that is there is the client's to say."""

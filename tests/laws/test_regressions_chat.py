@@ -1,0 +1,96 @@
+"""Stories in the chat format that broke a law once, told again under all laws."""
+
+from __future__ import annotations
+
+from tests.laws.driver import World
+from tests.laws.sessions import Step
+from tests.laws.spelling import Style
+from tests.laws.test_regressions import EMPTIES, MISSING, sent, told_again
+
+
+def chat(upstream: str, model: str) -> World:
+    """A world that speaks chat completions."""
+    return World(wire="openai_chat", upstream=upstream, model=model)
+
+
+def roles(messages: list[dict]) -> list[str]:
+    """Who speaks, behind the system prompt."""
+    return [message["role"] for message in messages][1:]
+
+
+def test_a_blank_added_to_a_prompt_is_not_the_blank_system_message_that_left():
+    """An empty system message leaves where systems are folded, and stays away when every text gets an empty one beside it."""
+    driver = told_again(
+        chat("vllm", "gpt-oss"),
+        Step(says=(), reminder="system_empty"),
+        Step(says=()),
+        Step(says=(), style=EMPTIES),
+    )
+    assert roles(sent(driver)) == ["user", "assistant", "user", "assistant", "user"]
+
+
+def test_a_system_message_stays_folded_when_blanks_are_added():
+    """The fold stands beside parts that a client sends again, so blanks that come and go do not undo it."""
+    driver = told_again(
+        chat("vllm", "gpt-oss"),
+        Step(answer=(3,), style=EMPTIES),
+        Step(results=("ok",), says=(0,), reminder="system_behind"),
+        Step(style=EMPTIES),
+    )
+    assert "system" not in roles(sent(driver))
+
+
+def test_an_answer_in_several_messages_stays_one_when_blanks_are_added():
+    """A blank text is nothing that a call could stand in front of."""
+    driver = told_again(
+        chat("openai", "gpt-5.1"),
+        Step(answer=(0, 3, 3)),
+        Step(move="split_answer"),
+        Step(style=EMPTIES),
+    )
+    calls = [len(message.get("tool_calls", ())) for message in sent(driver)]
+    assert max(calls) == 2 and sum(calls) == 2
+
+
+def test_a_folded_system_message_joins_the_words_of_its_turn():
+    """Words in front of results go behind them, and what the harness says goes with them: one turn, not two."""
+    driver = told_again(
+        chat("llama.cpp", "qwen3"), Step(answer=(5,)), Step(layout="behind_text", reminder="system_behind")
+    )
+    assert roles(sent(driver)) == ["user", "assistant", "tool", "user"]
+
+
+def test_a_blank_inside_a_result_that_was_sent_without_it():
+    """A client that writes results as lists adds an empty text to one that went out as a string."""
+    driver = told_again(
+        chat("mistral", "mistral-large"), Step(answer=(0, 4)), Step(says=()), Step(style=EMPTIES)
+    )
+    assert all(
+        part["text"]
+        for message in sent(driver)[1:]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+    )
+
+
+def test_a_result_says_something_where_it_must():
+    """Where no message may be empty, a tool that printed nothing is said to have printed nothing."""
+    driver = told_again(
+        chat("glm", "glm-4.6"), Step(answer=(0, 9)), Step(results=("empty",), says=()), Step(style=EMPTIES)
+    )
+    results = [message["content"] for message in sent(driver) if message["role"] == "tool"]
+    assert results == ["(no output)"]
+
+
+def test_a_placeholder_stands_before_the_late_result_of_another_call():
+    """All that came behind a call is the late result of an earlier one: it is told behind the placeholder."""
+    driver = told_again(
+        chat("openai", "gpt-5.1"),
+        Step(answer=(3, 7)),
+        Step(results=("ok", "late"), answer=(9,)),
+        Step(results=("lost",), style=Style(spaces=True)),
+    )
+    behind = sent(driver)[-3:]
+    assert [message["role"] for message in behind] == ["tool", "user", "user"]
+    assert behind[0]["content"] == MISSING
+    assert "which arrived late" in behind[1]["content"]
