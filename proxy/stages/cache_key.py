@@ -1,8 +1,9 @@
 """One `prompt_cache_key` for all requests of a conversation, where the client sends none [B110 B411 B431].
 
 Services with many machines keep a cache on each: the key brings a request back to the machine that has its prefix.
-On some models another key is another cache [B106], so a conversation keeps the one it began with, and one that
-began without goes on without.
+Where the provider finds boundaries by itself, another key is another cache [B106] and no key is needed: with one a
+conversation, tools and system prompt would be written anew for each session and each sub-agent. No conversation begins
+with a key there. One that began with a key keeps it everywhere, and one that began without goes on without.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def propose(view: View, config: Config) -> Proposal:
     if not config.add or sent or not view.facts.model.prompt_cache_key:
         return NOTHING
     known = view.frozen.values.get(NAME)
+    if known is None and view.facts.model.regime == "automatic":
+        return NOTHING
     if known is None:
         first = next((part for message in view.client.messages for part in message.parts if part.key), None)
         begun = view.place.branch is not None or view.conversation.last(Role.ASSISTANT) >= 0

@@ -10,6 +10,7 @@ from proxy.ledger import Ledger
 from proxy.models import Models
 from proxy.policy import load_policy
 from proxy.rewrite import rewrite
+from proxy.simulator.chat import ChatProvider
 from proxy.stages import Facts
 
 MODELS = Models.load()
@@ -46,12 +47,34 @@ class Conversation:
 
 def test_a_conversation_keeps_the_key_it_began_with():
     """All requests carry the same key, made of the opening alone."""
-    one = Conversation()
+    one = Conversation(model="gpt-5.1")
     first = one.send(SYSTEM, OPENING)["prompt_cache_key"]
     assert first.startswith("stet-") and len(first) <= 64
     assert one.send(SYSTEM, OPENING, ANSWER, MORE)["prompt_cache_key"] == first
-    assert Conversation().send(SYSTEM, OPENING)["prompt_cache_key"] == first
-    assert Conversation().send(SYSTEM, MORE)["prompt_cache_key"] != first
+    assert Conversation(model="gpt-5.1").send(SYSTEM, OPENING)["prompt_cache_key"] == first
+    assert Conversation(model="gpt-5.1").send(SYSTEM, MORE)["prompt_cache_key"] != first
+
+
+def test_where_a_key_is_a_cache_of_its_own_none_is_given():
+    """Sessions and sub-agents go on reading the tools and the system prompt that another one wrote [B106]."""
+    provider = ChatProvider()
+    marked = {"type": "text", "text": SYSTEM["content"], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    for system in (SYSTEM, {"role": "system", "content": [marked]}):
+        reads = []
+        for task in ("Check the pump.", "Check the fan.", "Check the lamps."):
+            sent = Conversation().send(system, {"role": "user", "content": task})
+            provider.answer([("authorization", "Bearer k")], json.dumps(sent).encode(), 0.0)
+            reads.append(provider.log[-1].read)
+            assert "prompt_cache_key" not in sent
+        assert min(reads[1:]) > 1024
+
+
+def test_a_key_that_a_conversation_began_with_is_kept_whatever_the_model_becomes():
+    """Going without would leave the cache that it has."""
+    one = Conversation(model="gpt-5.1")
+    first = one.send(SYSTEM, OPENING)["prompt_cache_key"]
+    one.model = "gpt-5.6"
+    assert one.send(SYSTEM, OPENING, ANSWER, MORE)["prompt_cache_key"] == first
 
 
 def test_a_key_of_the_client_is_the_key():
@@ -62,7 +85,7 @@ def test_a_key_of_the_client_is_the_key():
 
 def test_a_conversation_met_in_its_middle_goes_on_without():
     """Another key would be another cache [B106]."""
-    one = Conversation()
+    one = Conversation(model="gpt-5.1")
     assert "prompt_cache_key" not in one.send(SYSTEM, OPENING, ANSWER, MORE)
     assert "prompt_cache_key" not in one.send(SYSTEM, OPENING, ANSWER, MORE, ANSWER, MORE)
 
