@@ -73,7 +73,7 @@ def test_the_readme_opens_with_the_two_commands_people_need() -> None:
     text = (ROOT / "README.md").read_text()
     first, second = re.findall(r"```bash\n(.*?)\n```", text, re.DOTALL)[:2]
     assert first == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/stet demo"
-    assert second == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
+    assert second == "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest -n auto"
     assert f"<!-- test-command -->\n```bash\n{second}\n```" in text
 
 
