@@ -205,8 +205,8 @@ def _lenient(raw: bytes, unsaid: Collection[str] = ()) -> bytes:
 
 
 class _Silent(IntEnum):
-    """Kinds of parts that say nothing. Each is counted on its own: a blank text that comes or goes, as clients have
-    it, must not be taken for a thought, nor for the blank turn of somebody else."""
+    """Kinds of parts that say nothing. Each is counted on its own: an empty text that comes or goes, as clients have
+    it, must not be taken for a thought, nor for the blank turn of somebody else, nor for blanks that a person typed."""
 
     SIGNED = 1
     UNSIGNED = 2
@@ -214,9 +214,13 @@ class _Silent(IntEnum):
     BLANK_PROMPT = 4
     BLANK_SYSTEM = 5
     VOID = 6
+    EMPTY_ANSWER = 7
+    EMPTY_PROMPT = 8
+    EMPTY_SYSTEM = 9
 
 
 _BLANK = {Role.ASSISTANT: _Silent.BLANK_ANSWER, Role.SYSTEM: _Silent.BLANK_SYSTEM}
+_EMPTY = {Role.ASSISTANT: _Silent.EMPTY_ANSWER, Role.SYSTEM: _Silent.EMPTY_SYSTEM}
 
 Counts = tuple[int, ...]
 """How many silent parts of each kind stand behind the last part that said something."""
@@ -230,6 +234,8 @@ def _counted(part: Part, role: Role, counts: Counts) -> tuple[int, Counts]:
         kind = _Silent.SIGNED if part.signature else _Silent.UNSIGNED
     elif isinstance(part, Opaque):
         kind = _Silent.VOID
+    elif isinstance(part, Text) and not part.text:
+        kind = _EMPTY.get(role, _Silent.EMPTY_PROMPT)
     else:
         kind = _BLANK.get(role, _Silent.BLANK_PROMPT)
     before = counts[kind - 1]

@@ -12,7 +12,7 @@ from proxy.policy import load_policy
 from proxy.streamusage import UsageFilter
 from tests.gateway.rig import CLOSE, LAST, MESSAGES, SSE_HEAD, Client, chunk, post, respond, rig, run
 
-CHAT = b'{"model":"gpt-6-sol","messages":[{"role":"user","content":"Say hi."}],"stream":true}'
+CHAT = b'{"model":"gpt-6-sol","prompt_cache_key":"ses_1","messages":[{"role":"user","content":"Say hi."}],"stream":true}'
 ASKED = CHAT[:-1] + b',"stream_options":{"include_usage":true}}'
 OPENAI = {"openai": "https://api.openai.com"}
 PATH = "/v1/chat/completions"

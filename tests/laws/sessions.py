@@ -196,8 +196,12 @@ class Session:
         _move(client, step, self.driver.world)
         _turn(client, step)
         shown = step.shown if self.nonces else structs.replace(step.shown, nonce=0)
+        style = step.style
+        if any(blocks(message) and _is_empty(message) for message in client.messages):
+            # Which of several empty texts is the turn that somebody left empty, nobody can say.
+            style = structs.replace(style, empties=False)
         sent = self.driver.send(
-            self.driver.world.speaks.body(client.asked(step.style, shown), step.style),
+            self.driver.world.speaks.body(client.asked(style, shown), style),
             _answer(step.answer),
             now=self.now,
             session=client.session,
@@ -225,6 +229,10 @@ def play(world: World, story: list[Step]) -> Driver:
     for step in story:
         session.step(step)
     return session.driver
+
+
+def _is_empty(message: dict[str, object]) -> bool:
+    return all(block["type"] == "text" and not block["text"] for block in blocks(message))
 
 
 # -- what the model says ---------------------------------------------------------------------------------

@@ -331,3 +331,11 @@ def test_a_fold_holds_where_the_results_it_stood_behind_are_gone():
         "<system-message>\nBefore.\n</system-message>",
         "Check the pump.",
     ]
+
+
+def test_blanks_that_were_typed_are_not_counted_with_empty_texts():
+    """A turn of blanks that was sent as a placeholder stays one, whatever empty texts come and go before it."""
+    driver = told_again(
+        PLAIN, Step(says=(), fate="overloaded"), Step(says=(6,), style=Style(empties=True)), Step(says=())
+    )
+    assert texts(sent(driver)[1]) == texts(sent(driver, 1)[1]) == ["(empty message)"]

@@ -13,7 +13,7 @@ def numbered(count: int) -> str:
 def test_head_tail_and_what_looks_like_an_error_between() -> None:
     """Whole lines within the sizes; errors with the numbers that a tool counting lines would give them."""
     text = (
-        numbered(40) + "E   assert 1 == 2\n" + numbered(3) + "src/x.rs: error[E0382]: moved\n" + numbered(40)
+        numbered(40) + "E   assert 1 == 2\n" + numbered(3) + "src/x.rs: error: value moved\n" + numbered(40)
     )
     assert excerpt(text, 14, 9, 100) == Excerpt(
         lines=85,
@@ -22,7 +22,7 @@ def test_head_tail_and_what_looks_like_an_error_between() -> None:
         tail="line 40",
         first=3,
         last=84,
-        errors=((41, "E   assert 1 == 2"), (45, "src/x.rs: error[E0382]: moved")),
+        errors=((41, "E   assert 1 == 2"), (45, "src/x.rs: error: value moved")),
         alike=2,
         cut=False,
     )
