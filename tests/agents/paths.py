@@ -43,10 +43,11 @@ def stet(provider: str, state: Path, *, policy: str = "default") -> Iterator[str
         "HOME": str(state),
         "STET_LISTEN": "127.0.0.1:0",
         "STET_ADMIN": "off",
-        "STET_UPSTREAMS": f"anthropic={provider}",
+        "STET_UPSTREAMS": ",".join(f"{name}={provider}#{name}" for name in ("anthropic", "openai", "gemini")),
         "STET_STATE": str(state / "promises"),
         "STET_POLICY": policy,
         "STET_LOG": "json",
+        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
     }
     command = [str(Path(sys.executable).with_name("stet")), "serve"]
     child = subprocess.Popen(
