@@ -1,6 +1,6 @@
 """Recognisers: what coding agents put into a prompt, as data from `config/agents/*.yaml`.
 
-An agent is told by its headers. What it injects (reminders) and what of that changes from request to request
+An agent is told by its headers, or, where these say nothing, by how its system prompt begins. What it injects (reminders) and what of that changes from request to request
 (volatile fields) is known by patterns, so that the rest of the code speaks of reminders and fields, never of an
 agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
 group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
@@ -63,11 +63,19 @@ class RangeRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     matching: dict[str, str] = {}
 
 
+class Detect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an agent is told: by any of its `headers`, else by a pattern found in the first characters of its `system`
+    prompt, as JSON spells them."""
+
+    headers: dict[str, str] = {}
+    system: str | None = None
+
+
 class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The shape of a file in `config/agents/`."""
 
     agent: Annotated[str, Meta(min_length=1)]
-    detect: dict[Literal["headers"], dict[str, str]] = {}
+    detect: Detect = Detect()
     session: list[str] = []
     subagent: list[str] = []
     attribution: str | None = None
@@ -104,6 +112,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
     name: str = ""
     detect: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    system: re.Pattern[str] | None = None
     session: tuple[str, ...] = ()
     subagent: tuple[str, ...] = ()
     attribution: re.Pattern[str] | None = None
@@ -188,9 +197,15 @@ class Agents:
         ]
         return cls(special, generic)
 
-    def of(self, headers: Mapping[str, str]) -> Agent:
-        """The agent that sends these headers (names in lower case)."""
-        return next((agent for agent in self.known if agent.detects(headers)), self.generic)
+    def of(self, headers: Mapping[str, str], system: str = "") -> Agent:
+        """The agent that sends these headers (names in lower case), or whose system prompt begins like this."""
+        for agent in self.known:
+            if agent.detects(headers):
+                return agent
+        for agent in self.known:
+            if agent.system is not None and agent.system.search(system):
+                return agent
+        return self.generic
 
 
 def merged(first: Sequence[Field], then: Sequence[Field]) -> tuple[Field, ...]:
@@ -212,12 +227,13 @@ def compile_agent(document: Document) -> Agent:
             raise document.error(place, "the pattern needs a group (?P<value>...) around what changes")
         return compiled
 
-    headers = file.detect.get("headers", {})
+    detect = file.detect
     return Agent(
         name=file.agent,
         detect=tuple(
-            (name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in headers.items()
+            (name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in detect.headers.items()
         ),
+        system=regex(detect.system, "detect", "system") if detect.system is not None else None,
         session=tuple(name.lower() for name in file.session),
         subagent=tuple(name.lower() for name in file.subagent),
         attribution=regex(file.attribution, "attribution") if file.attribution else None,

@@ -60,6 +60,8 @@ def test_a_file_becomes_an_agent() -> None:
     ("wrong", "place", "says"),
     [
         ("detect: {headers: {a: '('}}", "2:23", "not a regular expression"),
+        ("detect: {system: '('}", "2:18", "not a regular expression"),
+        ("detect: {head: '('}", "2:10", "head"),
         ("attribution: '['", "2:14", "not a regular expression"),
         ("reminders: [{name: n, source: editor, pattern: '*'}]", "2:48", "not a regular expression"),
         ("volatile: [{name: n, where: [system], pattern: 'x'}]", "2:48", r"needs a group \(\?P<value>"),
@@ -83,6 +85,15 @@ def test_an_agent_is_known_by_any_of_its_headers() -> None:
     assert agents.of({"x-g": "1", "user-agent": "curl"}).name == "gardener"
     assert agents.of({"user-agent": "a gardener/1"}) is nobody
     assert agents.of({}) is nobody
+
+
+def test_where_the_headers_say_nothing_the_system_prompt_tells() -> None:
+    """Its beginning, as JSON spells it; a header beats it."""
+    digger = compiled("""agent: digger\ndetect: {system: 'You are a "digger"'}\n""")
+    agents = Agents([digger, GARDENER], Agent())
+    assert agents.of({}, 'You are a "digger"').name == "digger"
+    assert agents.of({"user-agent": "gardener/1"}, 'You are a "digger"').name == "gardener"
+    assert agents.of({}, "You are a painter").name == ""
 
 
 def test_of_fields_with_one_name_the_agents_own_wins() -> None:

@@ -16,11 +16,24 @@ from ..conversation import Conversation, Message
 from ..rules import Rules
 
 
+PREFACE = 2048
+"""Bytes of a system prompt that tell whose it is."""
+
+_SYSTEM = ("system", "systemInstruction", "system_instruction", "instructions")
+
+
 class Opened(Struct, frozen=True):
     """A body opened one level: every top-level member, and the messages as slices. Both pin the body."""
 
     envelope: tuple[tuple[str, Raw], ...]
     messages: tuple[Raw, ...]
+
+    @property
+    def preface(self) -> str:
+        """The first characters of the system prompt, or of the first message where it has none apart, as spelt."""
+        named = dict(self.envelope)
+        raw = next((named[name] for name in _SYSTEM if name in named), next(iter(self.messages), Raw(b"")))
+        return bytes(memoryview(raw)[:PREFACE]).decode(errors="replace")
 
     def text(self, name: str) -> str:
         """A top-level string, "" where there is none."""

@@ -215,7 +215,7 @@ class Conversations:
         envelope = dict(opened.envelope) if opened else {}
         asked = DIALECTS[request.dialect].model(opened, request.path) if opened else ""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
-        agent = self.agents.of(headers)
+        agent = self.agents.of(headers, opened.preface if opened else "")
         user = user_of(envelope)
         model = self.models.facts(self._profile(request), asked, request.dialect)
         session = " ".join(headers[name] for name in (*agent.session, *agent.subagent) if name in headers)

@@ -26,15 +26,18 @@ class Kind(Struct, frozen=True, kw_only=True):
     """An agent and the wire format it speaks.
 
     `configure` writes its files and returns the variables it needs; `command` is the line for a prompt, in a new
-    session or the newest one. `resumes` is False where it has no such thing without a terminal.
+    session or the newest one. `resumes` is False where it has no such thing without a terminal; `together`: it takes
+    all prompts at once, a line each, and there is one process. `requirements` are Python packages, pinned.
     """
 
     name: str
     agent: str
-    packages: tuple[Package, ...]
+    packages: tuple[Package, ...] = ()
     configure: Callable[[Seat], Mapping[str, str]]
     command: Callable[[Seat, str, bool], list[str]]
     resumes: bool = True
+    together: bool = False
+    requirements: tuple[str, ...] = ()
 
 
 def write(file: Path, text: str) -> None:
@@ -194,6 +197,74 @@ def _continue_home(seat: Seat) -> Mapping[str, str]:
     return dict.fromkeys(names, "0")
 
 
+LOOPS = Path(__file__).with_name("loops")
+SDKS = (
+    "anthropic==2.14.0",
+    "openai==3.57.0",
+    "openai-agents==0.24.0",
+    "google-genai==3.6.1",
+)
+
+
+def _loop(name: str) -> Kind:
+    """A tool loop of a few lines over an SDK."""
+
+    def configure(seat: Seat) -> Mapping[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": seat.base,
+            "ANTHROPIC_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{seat.base}/v1",
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",
+            "GOOGLE_GEMINI_BASE_URL": seat.base,
+            "GEMINI_API_KEY": KEY,
+        }
+
+    return Kind(
+        name=name,
+        agent="",
+        requirements=SDKS,
+        configure=configure,
+        command=lambda _seat, prompts, _resume: [
+            "python",
+            str(LOOPS / f"{name.replace('-', '_')}_loop.py"),
+            prompts,
+        ],
+        together=True,
+    )
+
+
+def _aider_home(seat: Seat) -> Mapping[str, str]:
+    return {
+        "AIDER_ANALYTICS": "false",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "ANTHROPIC_API_BASE": seat.base,
+        "ANTHROPIC_BASE_URL": seat.base,
+        "ANTHROPIC_API_KEY": KEY,
+        "OPENAI_API_BASE": f"{seat.base}/v1",
+        "OPENAI_API_KEY": KEY,
+    }
+
+
+def _aider(name: str, model: str) -> Kind:
+    """One process a prompt, its history restored from its file; the same files are in the chat each time."""
+    options = ["yes-always", "no-auto-commits", "no-check-update", "no-show-model-warnings", "no-gitignore"]
+
+    def command(seat: Seat, prompt: str, _resume: bool) -> list[str]:
+        files = sorted(map(str, seat.cwd.glob("*.py")))
+        models = ["--model", model, "--weak-model", model]
+        said = ["--restore-chat-history", "--no-stream", "--message", prompt]
+        return ["aider", *models, *(f"--{option}" for option in options), *said, *files]
+
+    return Kind(
+        name=name,
+        agent="aider",
+        requirements=("aider-chat==0.86.2",),
+        configure=_aider_home,
+        command=command,
+    )
+
+
 LINEUP = (
     _codex("codex", own=True),
     _codex("codex-openai", own=False),
@@ -246,5 +317,11 @@ LINEUP = (
             prompt,
         ],
     ),
+)
+LINEUP = (
+    *LINEUP,
+    *map(_loop, ("anthropic", "openai-chat", "openai-responses", "openai-stored", "google-genai", "openai-agents")),
+    _aider("aider", "anthropic/claude-sonnet-4-5"),
+    _aider("aider-chat", "openai/gpt-4.1"),
 )
 KINDS = {kind.name: kind for kind in LINEUP}

@@ -35,7 +35,7 @@ def installed(package: str, version: str, *, cache: Path | None = None) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9.-]", "-", package.rpartition("/")[2])
     home = cache / f"{name}@{version}"
-    with _exclusive(cache / f".{home.name}.lock"):
+    with exclusive(cache / f".{home.name}.lock"):
         if not home.is_dir():
             _install(f"{package}@{version}", home)
     return home / "node_modules" / ".bin"
@@ -64,7 +64,7 @@ def _install(spec: str, home: Path) -> None:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Holds an advisory lock; the system lets go of it when the holder dies."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

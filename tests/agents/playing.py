@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from msgspec import Struct
 from proxy.simulator.exchange import Exchange
 from proxy.simulator.server import Server
 
+from . import npm, pypi
 from .claude import DEAD_END
 from .formats import Formats, decompressed
 from .lineup import Kind, Seat
@@ -23,6 +25,9 @@ from .working import DONE, PROMPT, Work, answers_since_prompt
 STEPS = 10
 SECONDS = 180.0
 PROMPTS = (f"{PROMPT} at this project and say what it does", f"{PROMPT} at it once more")
+
+MEMORY = re.compile(rb"memory extraction", re.IGNORECASE)
+"""Qwen Code looks back over the session when a process ends: an agent of its own, with tools of its own."""
 
 Turn = dict[str, Any]
 """A line of the proxy's log."""
@@ -76,9 +81,13 @@ def body(made: Exchange) -> Any:
 
 
 def is_main(made: Exchange) -> bool:
+    """Whether a request is the session's own: it offers tools, and holds a prompt of ours."""
     if made.status != 200:
         return False
-    return PROMPT in made.body.decode(errors="replace") or made.body[:1] != b"{"
+    sent = body(made)
+    first = sent["input"][0] if isinstance(sent.get("input"), list) else {}
+    tools = sent.get("tools") or first.get("tools") or "previous_response_id" in sent
+    return bool(tools) and not MEMORY.search(decompressed(made.headers, made.body))
 
 
 def project(folder: Path, files: int = 4, lines: int = 60) -> list[str]:
@@ -98,6 +107,15 @@ def project(folder: Path, files: int = 4, lines: int = 60) -> list[str]:
     return names
 
 
+def programs(kind: Kind) -> list[Path]:
+    """Where an agent's programs are, installed on first use. Raises `Unavailable`."""
+    found = [npm.installed(package, version) for package, version in reversed(kind.packages)]
+    if kind.requirements:
+        name = kind.requirements[0] if len(kind.requirements) == 1 else "sdks"
+        found.append(pypi.installed(name, kind.requirements))
+    return found
+
+
 @contextmanager
 def seated(way: Way, root: Path, formats: Formats, policy: str) -> Iterator[Seat]:
     """The provider up, the way laid."""
@@ -115,7 +133,7 @@ def play(
     with seated(way, root, formats, policy) as seat:
         env = {**environment(seat, programs), **kind.configure(seat)}
         ended = []
-        for number, prompt in enumerate(PROMPTS):
+        for number, prompt in enumerate(["\n".join(PROMPTS)] if kind.together else PROMPTS):
             if number and between is not None:
                 between(seat.cwd)
             ended.append(run(kind.command(seat, prompt, bool(number) and kind.resumes), seat.cwd, env))
