@@ -57,6 +57,6 @@ class Formats:
     def _of(self, path: str) -> Provider | ChatProvider | ResponsesProvider | GeminiProvider:
         if "/messages" in path:
             return self.anthropic
-        if path.startswith("/v1beta"):
+        if path.startswith("/v1beta") or "enerateContent" in path:
             return self.gemini
         return self.chat if "/chat/" in path else self.responses

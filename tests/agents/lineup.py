@@ -247,21 +247,17 @@ def _aider_home(seat: Seat) -> Mapping[str, str]:
 
 
 def _aider(name: str, model: str) -> Kind:
-    """One process a prompt, its history restored from its file; the same files are in the chat each time."""
-    options = ["yes-always", "no-auto-commits", "no-check-update", "no-show-model-warnings", "no-gitignore"]
-
-    def command(seat: Seat, prompt: str, _resume: bool) -> list[str]:
-        files = sorted(map(str, seat.cwd.glob("*.py")))
-        models = ["--model", model, "--weak-model", model]
-        said = ["--restore-chat-history", "--no-stream", "--message", prompt]
-        return ["aider", *models, *(f"--{option}" for option in options), *said, *files]
-
+    """Driven as its own documentation scripts it: one coder, one prompt after the other. It offers no tools."""
     return Kind(
         name=name,
         agent="aider",
         requirements=("aider-chat==0.86.2",),
         configure=_aider_home,
-        command=command,
+        command=lambda seat, prompts, _resume: [
+            *("python", str(LOOPS / "aider_loop.py"), prompts, model),
+            *sorted(map(str, seat.cwd.glob("*.py"))),
+        ],
+        together=True,
     )
 
 

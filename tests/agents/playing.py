@@ -56,7 +56,7 @@ class Played(Struct, frozen=True):
     @property
     def calls(self) -> list[Exchange]:
         """Requests of the session itself: those with tools in which a prompt of ours is worked on."""
-        return [made for made in self.log if is_main(made)]
+        return [made for made in self.log if is_main(made, self.kind)]
 
     @property
     def turns(self) -> list[Turn]:
@@ -80,13 +80,13 @@ def body(made: Exchange) -> Any:
     return json.loads(decompressed(made.headers, made.body))
 
 
-def is_main(made: Exchange) -> bool:
-    """Whether a request is the session's own: it offers tools, and holds a prompt of ours."""
+def is_main(made: Exchange, kind: Kind) -> bool:
+    """Whether a request is the session's own: it offers tools, where the agent has any."""
     if made.status != 200:
         return False
     sent = body(made)
     first = sent["input"][0] if isinstance(sent.get("input"), list) else {}
-    tools = sent.get("tools") or first.get("tools") or "previous_response_id" in sent
+    tools = sent.get("tools") or first.get("tools") or "previous_response_id" in sent or kind.agent == "aider"
     return bool(tools) and not MEMORY.search(decompressed(made.headers, made.body))
 
 

@@ -335,6 +335,14 @@ def test_a_signature_on_another_call() -> None:
     assert complaint(body(ASKED, *STEP), PRO3, bound) is None
 
 
+def test_a_signature_in_the_alphabet_for_urls() -> None:
+    """What the vendor's SDK makes of a signature when it sends it back is the same signature [A305]."""
+    assert "+" in SIGNED or "/" in SIGNED
+    respelt = SIGNED.replace("+", "-").replace("/", "_")
+    contents = body(ASKED, model(call(signature=respelt)), user(result()))
+    assert complaint(contents, PRO3, GeminiSettings(bound_signatures=True)) is None
+
+
 def test_ids_of_responses() -> None:
     """Where calls have ids and the backend is strict, each response names one of them [A303]."""
     contents = (ASKED, model(call(ident="a", signature=SIGNED)), user(result(ident="b")))

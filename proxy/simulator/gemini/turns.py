@@ -30,6 +30,7 @@ _PARTS = (
     "input. Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
 )
 _TEXT = "Unable to submit request because it must have a text parameter."
+_URL_SAFE = str.maketrans("-_", "+/")
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 
 
@@ -179,4 +180,6 @@ def _is_sound(part: Json, *, bound: bool) -> bool:
     signature = part["thoughtSignature"]
     if signature in SKIP:
         return True
+    # Google's own SDK sends the bytes back in the alphabet for URLs, which JSON of protocol buffers takes as well.
+    signature = signature.translate(_URL_SAFE)
     return unseal(signature) is not None and (not bound or signature == sign(part))
