@@ -34,7 +34,18 @@ from tests.agents.lineup import KINDS, Kind
 from tests.agents.npm import Unavailable
 from tests.agents.playing import STEPS, Played, play, programs
 
-COLUMNS = ("agent", "api", "calls", "direct", "stet", "cost direct", "cost stet", "of direct", "refused direct", "stet ")
+COLUMNS = (
+    "agent",
+    "api",
+    "calls",
+    "direct",
+    "stet",
+    "cost direct",
+    "cost stet",
+    "of direct",
+    "refused direct",
+    "stet ",
+)
 APIS = {"/v1/messages": "Messages", "/v1/chat/completions": "Chat", "/v1/responses": "Responses"}
 
 

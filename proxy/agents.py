@@ -231,7 +231,8 @@ def compile_agent(document: Document) -> Agent:
     return Agent(
         name=file.agent,
         detect=tuple(
-            (name.lower(), regex(pattern, "detect", "headers", name)) for name, pattern in detect.headers.items()
+            (name.lower(), regex(pattern, "detect", "headers", name))
+            for name, pattern in detect.headers.items()
         ),
         system=regex(detect.system, "detect", "system") if detect.system is not None else None,
         session=tuple(name.lower() for name in file.session),

@@ -15,7 +15,6 @@ from msgspec import Raw, Struct
 from ..conversation import Conversation, Message
 from ..rules import Rules
 
-
 PREFACE = 2048
 """Bytes of a system prompt that tell whose it is."""
 

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import pytest
 
+from . import playing
+from .lineup import Kind
 from .npm import Unavailable, installed
 
 MISSING = "agent not available"
@@ -19,6 +21,19 @@ def agent(request: pytest.FixtureRequest) -> Callable[[str, str], Path]:
     def get(package: str, version: str) -> Path:
         try:
             return installed(package, version)
+        except Unavailable as why:
+            _miss(request, str(why))
+
+    return get
+
+
+@pytest.fixture
+def programs(request: pytest.FixtureRequest) -> Callable[[Kind], list[Path]]:
+    """The same for an agent of the line-up, with what it needs beside its own package."""
+
+    def get(kind: Kind) -> list[Path]:
+        try:
+            return playing.programs(kind)
         except Unavailable as why:
             _miss(request, str(why))
 

@@ -316,7 +316,10 @@ LINEUP = (
 )
 LINEUP = (
     *LINEUP,
-    *map(_loop, ("anthropic", "openai-chat", "openai-responses", "openai-stored", "google-genai", "openai-agents")),
+    *map(
+        _loop,
+        ("anthropic", "openai-chat", "openai-responses", "openai-stored", "google-genai", "openai-agents"),
+    ),
     _aider("aider", "anthropic/claude-sonnet-4-5"),
     _aider("aider-chat", "openai/gpt-4.1"),
 )

@@ -96,7 +96,8 @@ def project(folder: Path, files: int = 4, lines: int = 60) -> list[str]:
     names = []
     for number in range(files):
         text = "\n".join(
-            f"def price_{number}_{line}(amount: int) -> int:\n    return amount * {line}" for line in range(lines)
+            f"def price_{number}_{line}(amount: int) -> int:\n    return amount * {line}"
+            for line in range(lines)
         )
         file = folder / f"prices_{number}.py"
         file.write_text(text + "\n")
@@ -125,7 +126,14 @@ def seated(way: Way, root: Path, formats: Formats, policy: str) -> Iterator[Seat
 
 
 def play(
-    kind: Kind, way: Way, root: Path, programs: Sequence[Path], *, steps: int = STEPS, policy: str = "default", between: Callable[[Path], None] | None = None
+    kind: Kind,
+    way: Way,
+    root: Path,
+    programs: Sequence[Path],
+    *,
+    steps: int = STEPS,
+    policy: str = "default",
+    between: Callable[[Path], None] | None = None,
 ) -> Played:
     """Two prompts, the second one resumed where the agent can; `between` may change the project in between."""
     files = project(root / "shop")

@@ -22,20 +22,18 @@ READING: dict[str, tuple[Arguments, ...]] = {
     "read_file": (lambda path: {"file_path": path}, lambda path: {"path": path}),
     "read_files": (lambda path: {"files": [{"path": path}]},),
     "exec_command": (lambda path: {"cmd": f"cat {path}"},),
-    "exec": (
-        lambda path: {"input": f'text(await tools.exec_command({{cmd: "cat {path}"}}))'},
-    ),
+    "exec": (lambda path: {"input": f'text(await tools.exec_command({{cmd: "cat {path}"}}))'},),
 }
 LOOKING: dict[str, tuple[Arguments, ...]] = {
     "Bash": (lambda path: {"command": f"wc -c {path}"},),
-    "bash": (lambda path: {"command": f"wc -c {path}", "description": "Count"},
-             lambda path: {"command": f"wc -c {path}"}),
+    "bash": (
+        lambda path: {"command": f"wc -c {path}", "description": "Count"},
+        lambda path: {"command": f"wc -c {path}"},
+    ),
     "run_shell_command": (lambda path: {"command": f"wc -c {path}", "is_background": False},),
     "run_commands": (lambda path: {"commands": [f"wc -c {path}"]},),
     "exec_command": (lambda path: {"cmd": f"wc -c {path}"},),
-    "exec": (
-        lambda path: {"input": f'text(await tools.exec_command({{cmd: "wc -c {path}"}}))'},
-    ),
+    "exec": (lambda path: {"input": f'text(await tools.exec_command({{cmd: "wc -c {path}"}}))'},),
 }
 
 
@@ -56,7 +54,11 @@ class Work:
             return Reply(blocks=(Say(f"{DONE} ({since} steps)"),))
         schemas = {tool["name"]: tool["input_schema"] for tool in ask.body["tools"] if "input_schema" in tool}
         path = self.files[since % len(self.files)]
-        calls = [call for table in (READING, LOOKING)[: 1 + (since % 3 == 2)] if (call := _call(table, schemas, path))]
+        calls = [
+            call
+            for table in (READING, LOOKING)[: 1 + (since % 3 == 2)]
+            if (call := _call(table, schemas, path))
+        ]
         return Reply(blocks=(Say(f"Looking around ({since + 1})"), *calls)) if calls else echo(ask)
 
 
@@ -64,7 +66,11 @@ def _call(table: dict[str, tuple[Arguments, ...]], schemas: dict[str, Json], pat
     for name, ways in table.items():
         if name in schemas:
             for way in ways:
-                if set(schemas[name].get("required") or ()) <= set(way(path)) <= set(schemas[name]["properties"]):
+                if (
+                    set(schemas[name].get("required") or ())
+                    <= set(way(path))
+                    <= set(schemas[name]["properties"])
+                ):
                     return Call(name, way(path))
     return None
 

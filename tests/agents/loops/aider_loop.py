@@ -9,7 +9,11 @@ from hands import prompts
 
 model, files = sys.argv[2], sys.argv[3:]
 coder = Coder.create(
-    main_model=Model(model, weak_model=model), fnames=files, io=InputOutput(yes=True), auto_commits=False, stream=False
+    main_model=Model(model, weak_model=model),
+    fnames=files,
+    io=InputOutput(yes=True),
+    auto_commits=False,
+    stream=False,
 )
 for prompt in prompts():
     for nth in range(11):

@@ -17,7 +17,8 @@ for prompt in prompts():
         if not calls:
             break
         results = [
-            {"type": "tool_result", "tool_use_id": call.id, "content": do(call.name, call.input)} for call in calls
+            {"type": "tool_result", "tool_use_id": call.id, "content": do(call.name, call.input)}
+            for call in calls
         ]
         messages.append({"role": "user", "content": results})
     print(answer.content[-1].text)

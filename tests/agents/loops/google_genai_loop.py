@@ -11,7 +11,9 @@ client = genai.Client(
     http_options=types.HttpOptions(base_url=os.environ["GOOGLE_GEMINI_BASE_URL"]),
 )
 declared = [
-    types.FunctionDeclaration(name=t["name"], description=t["description"], parameters_json_schema=t["schema"])
+    types.FunctionDeclaration(
+        name=t["name"], description=t["description"], parameters_json_schema=t["schema"]
+    )
     for t in TOOLS
 ]
 config = types.GenerateContentConfig(

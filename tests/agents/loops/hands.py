@@ -6,12 +6,14 @@ from pathlib import Path
 
 READ = {
     "name": "read_file",
-    "description": "Read a text file whole. " + "Prefer it over a shell command, and give an absolute path. " * 20,
+    "description": "Read a text file whole. "
+    + "Prefer it over a shell command, and give an absolute path. " * 20,
     "schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 }
 RUN = {
     "name": "run_commands",
-    "description": "Run shell commands. " + "Keep them short, and look at what they print before going on. " * 20,
+    "description": "Run shell commands. "
+    + "Keep them short, and look at what they print before going on. " * 20,
     "schema": {
         "type": "object",
         "properties": {"commands": {"type": "array", "items": {"type": "string"}}},
@@ -19,7 +21,10 @@ RUN = {
     },
 }
 TOOLS = (READ, RUN)
-SYSTEM = "You are a careful programmer. " + "Look at the code before you say what it does, and say it briefly. " * 60
+SYSTEM = (
+    "You are a careful programmer. "
+    + "Look at the code before you say what it does, and say it briefly. " * 60
+)
 
 
 def prompts() -> list[str]:
@@ -29,5 +34,7 @@ def prompts() -> list[str]:
 def do(name: str, given: dict) -> str:
     if name == "read_file":
         return Path(given["path"]).read_text()
-    done = [subprocess.run(one, shell=True, capture_output=True, text=True).stdout for one in given["commands"]]
+    done = [
+        subprocess.run(one, shell=True, capture_output=True, text=True).stdout for one in given["commands"]
+    ]
     return "".join(done)

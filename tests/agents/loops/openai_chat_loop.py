@@ -17,7 +17,9 @@ messages = [{"role": "system", "content": SYSTEM}]
 for prompt in prompts():
     messages.append({"role": "user", "content": prompt})
     while True:
-        said = client.chat.completions.create(model="gpt-4.1", tools=tools, messages=messages).choices[0].message
+        said = (
+            client.chat.completions.create(model="gpt-4.1", tools=tools, messages=messages).choices[0].message
+        )
         messages.append(said)
         for call in said.tool_calls or ():
             result = do(call.function.name, json.loads(call.function.arguments))
