@@ -6,7 +6,8 @@ long constant texts (tool descriptions, middle of the system prompt, list of ski
 every request, which keeps the files small.
 
 Each plain recording is one session in two processes, the second one resuming the first. Those named `-modes`
-have a mention of a file, a slash command, plan mode, a compaction and what follows it.
+have a mention of a file, a slash command, plan mode, a compaction and what follows it. Of other agents there are a few
+requests of such a session each, the last one the first of a process that resumes it, behind a file that is new.
 """
 
 import gzip
@@ -41,5 +42,6 @@ def main_calls(name: str) -> list[Recorded]:
     return [request for request in load(name) if json.loads(request.body).get("tools")]
 
 
-def names() -> list[str]:
-    return sorted(file.name.removesuffix(".jsonl.gz") for file in FOLDER.glob("*.jsonl.gz"))
+def names(agent: str = "claude-code") -> list[str]:
+    """All recordings of an agent; "" for those of every one."""
+    return sorted(file.name.removesuffix(".jsonl.gz") for file in FOLDER.glob(f"{agent}*.jsonl.gz"))
