@@ -164,7 +164,7 @@ def content_says(raw: bytes | None) -> bytes:
         match value:
             case []:
                 return b""
-            case str(text) | [{"type": "text", "text": str(text)}]:
+            case str(text) | [{"type": "text" | "input_text" | "output_text", "text": str(text)}]:
                 return text.encode("utf-8", "surrogatepass")
             case _:
                 return b"blocks" + _canonical(value)

@@ -22,9 +22,11 @@ from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN
 from ..edits import Edit, Held, Replace, target_of
 from ..errors import BodyError
+from ..identity import MARKS
 from ..rawjson import encoded, is_array, is_string, items, members
 from ..runs import runs
 from ..spool import HANDLE, Spool, Spooled
+from .contents import text_in
 from .excerpt import Excerpt, excerpt
 from .results import latest_calls
 from .view import Proposal, Region, View, causal
@@ -90,7 +92,7 @@ def propose(view: View, config: Config) -> Proposal:
             continue
         one = Spooled(handle=spool.handle(text.encode()), data=text.encode())
         spooled.append(one)
-        edits.append(_edit(part, kept, spool, one.handle))
+        edits.append(_edit(part, kept, view.rules.text_block, shortened(kept, spool, one.handle)))
     made = causal(NAME, edits)
     reason = "huge output, and no spool to keep it in"
     held = Held(
@@ -148,23 +150,11 @@ def _externalized(view: View) -> Iterator[str]:
                 yield text_of(placed.result.content or b"") or ""
 
 
-class _Block(Struct):
-    type: str = ""
-    text: str | None = None
-
-
-_block = msgspec.json.Decoder(_Block)
 _string = msgspec.json.Decoder(str)
-
-_TEXTS = frozenset({"text", "input_text", "output_text"})
-"""Types of text blocks in all formats."""
-
-_PLAIN = frozenset({"type", "text", "cache_control", "prompt_cache_breakpoint"})
-"""Members of a block that is a text and may be marked."""
 
 
 def text_of(content: bytes) -> str | None:
-    """The text of a result's content, blocks joined by line ends; None where it holds anything but text."""
+    """The text of a result's content, blocks that say something joined by line ends; None where it holds anything but text."""
     try:
         if is_string(content):
             return _string.decode(content)
@@ -172,24 +162,27 @@ def text_of(content: bytes) -> str | None:
     except (msgspec.DecodeError, BodyError):
         return None
     texts = [text for text in blocks if text is not None]
-    return "\n".join(texts) if texts and len(texts) == len(blocks) else None
+    return "\n".join(filter(None, texts)) if texts and len(texts) == len(blocks) else None
 
 
 def _text_of(raw: Raw) -> str | None:
     """The text of a block that says nothing else; a mark is no content [B1]."""
-    block = _block.decode(raw)
-    more = {name for name, value in members(raw) if bytes(value) != b"null"} - _PLAIN
-    return block.text if block.type in _TEXTS and not more else None
+    more = {name for name, value in members(raw) if bytes(value) != b"null"} - {
+        "type",
+        "text",
+        *MARKS,
+    }
+    return None if more else text_in(raw)
 
 
 # -- what stands there instead --------------------------------------------------------------------------------
 
 
-def _edit(part: ToolResult, kept: Excerpt, spool: Spool, handle: str) -> Replace:
-    text = shortened(kept, spool, handle)
-    old = part.content or b""
-    content = encoded(text if is_string(old) else [{"type": _block.decode(items(old)[0]).type, "text": text}])
-    size = part.size - len(old) + len(content)
+def _edit(part: ToolResult, kept: Excerpt, block: str, text: str) -> Replace:
+    """`text` instead of the whole; where it was a list it is one still, of a text block as the format calls it."""
+    bare = is_string(part.content or b"")
+    content = encoded(text if bare else [{"type": block, "text": text}])
+    size = part.size - len(part.content or b"") + len(content)
     return Replace(
         stage=NAME,
         reason=f"huge output: {kept.size} bytes go to the spool",

@@ -20,6 +20,7 @@ from ..edits import Edit, Replace, target_of
 from ..errors import BodyError
 from ..identity import digest
 from ..rawjson import closed_array, closed_object, encoded, is_array, items, members
+from .contents import text_in
 from .results import latest_calls
 from .view import Proposal, Region, View, causal, weight
 
@@ -78,21 +79,16 @@ def _framed(part: ToolResult, tool: str) -> bytes | None:
     return closed_array(new or old for new, old in zip(framed, blocks, strict=True))
 
 
-class _Block(Struct):
-    type: str = ""
-    text: str | None = None
-
-
 def _framed_block(part: ToolResult, tool: str, raw: Raw) -> bytes | None:
     """A text block with its text framed, all its other members as they are."""
     try:
-        block = msgspec.json.decode(raw, type=_Block)
+        text = text_in(raw)
         opened: Sequence[tuple[str, Raw]] = members(raw)
     except (msgspec.ValidationError, BodyError):
         return None
-    if block.type != "text" or block.text is None:
+    if text is None:
         return None
-    framed = _frame(part, tool, encoded(block.text))
+    framed = _frame(part, tool, encoded(text))
     if framed is None:
         return None
     return closed_object((name, framed if name == "text" else value) for name, value in opened)

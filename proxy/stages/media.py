@@ -42,19 +42,17 @@ def propose(view: View, config: Config) -> Proposal:
 
 def _moved(view: View, message: Message) -> Iterator[Promise]:
     new = [part for part in message.parts if isinstance(part, ToolResult) and view.region(part) is not None]
-    spoken_to = view.facts.model.user_after_results
-    edits = [edit for part in new for edit in _out_of(part, target_of(new[-1]), spoken_to=spoken_to)]
+    edits = [edit for part in new for edit in _out_of(view, part, target_of(new[-1]))]
     if edits:
         yield Promise(anchor=new[-1].key, nth=new[-1].nth, stage=NAME, edits=tuple(edits))
 
 
-def _out_of(part: ToolResult, last: Target, *, spoken_to: bool) -> Iterator[Edit]:
-    """`spoken_to`: the user may speak right behind results [A430]."""
+def _out_of(view: View, part: ToolResult, last: Target) -> Iterator[Edit]:
     texts, media = split(part)
     if not media:
         return
     note = encoded(ELSEWHERE.format(count=len(media)))
-    told = closed_object((("type", b'"text"'), ("text", note)))
+    told = closed_object((("type", encoded(view.rules.text_block)), ("text", note)))
     bare = structs.replace(part, content=closed_array([*texts, told]))
     yield Replace(
         stage=NAME,
@@ -65,7 +63,7 @@ def _out_of(part: ToolResult, last: Target, *, spoken_to: bool) -> Iterator[Edit
         tokens_before=weight(part),
         tokens_after=(sum(map(len, texts)) + len(note)) // 4,
     )
-    if not spoken_to:
+    if not view.facts.model.user_after_results:  # [A430]
         yield _behind(last, Text(text=BETWEEN, size=len(BETWEEN)), Role.ASSISTANT)
     label = LABEL.format(call_id=part.call_id)
     shown: list[Part] = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
-import msgspec
 from msgspec import Struct, structs
 
 from ..branch import Promise
@@ -31,6 +30,7 @@ from ..identity import is_user_side
 from ..rawjson import closed_array, encoded, is_array, is_string, items
 from ..rules import Rules
 from ..runs import runs
+from .contents import text_in
 from .view import Proposal, View, causal, weight
 
 NAME = "normalize"
@@ -190,7 +190,7 @@ def _inner_blanks(part: ToolResult, *, silent: bool) -> Iterator[Edit]:
     """Blank text blocks inside a tool result's list. An absent or empty content is fine where it may be `silent` [A26]."""
     content = part.content or b'""'
     blocks = items(content) if is_array(content) else []
-    kept = [block for block in blocks if bytes(block).find(b'"text"') < 0 or not _blank_block(bytes(block))]
+    kept = [block for block in blocks if bytes(block).find(b'text"') < 0 or not _blank_block(bytes(block))]
     nothing = b'""' if silent else encoded(NO_OUTPUT)
     if len(kept) < len(blocks) or not (kept or silent or (is_string(content) and len(content) > 2)):
         yield Replace(
@@ -204,14 +204,9 @@ def _inner_blanks(part: ToolResult, *, silent: bool) -> Iterator[Edit]:
         )
 
 
-class _Block(Struct):
-    type: str = ""
-    text: str | None = None
-
-
 def _blank_block(raw: bytes) -> bool:
-    block = msgspec.json.decode(raw, type=_Block)
-    return block.type == "text" and block.text is not None and not block.text.strip()
+    text = text_in(raw)
+    return text is not None and not text.strip()
 
 
 def _opening(view: View, gone: set[Target]) -> Iterator[Edit]:

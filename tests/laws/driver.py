@@ -119,7 +119,7 @@ class Driver:
         return Facts(
             now=now,
             tenant=b"tenant",
-            model=models().facts(self.upstream, model),
+            model=models().facts(self.upstream, model, self.world.wire),
             upstream=self.upstream,
             session=session,
             agent=agents().of(headers),

@@ -25,6 +25,9 @@ from tests.laws.driver import SPOOL, Forgetful, Sent, World, once, policies, run
 from tests.laws.sessions import APPENDING, Session, Step, play, steps, worlds
 from tests.laws.wires import WIRES, canonical
 
+OPENED = frozenset({"messages", "input", "tools", "system", "instructions"})
+"""The members of a request that hold parts."""
+
 Law: TypeAlias = Callable[[World, list[Step]], None]
 
 stories = st.one_of(
@@ -162,7 +165,7 @@ def test_a_part_that_no_edit_names_leaves_as_the_clients_bytes(world, story):
         if mine is not None:
             added = [edit.name for edit in made.edits if isinstance(edit, AddMember)]
             assert [*mine, *added] == list(theirs)
-            for name in mine.keys() - {"messages", "tools", "system"}:
+            for name in mine.keys() - OPENED:
                 assert mine[name] == theirs[name]
 
 

@@ -1,7 +1,7 @@
 """The prompt a request becomes: pieces in the order the model reads them, chained, four bytes a token.
 
 Tools first, then the instructions, then the items, each part of a content a piece of its own. Ids of items, marks,
-and the spelling of a content are not in it. Behind a compaction item only what it stands in front of is left, and
+the order of an item's members and the spelling of a content are not in it. Behind a compaction item only what it stands in front of is left, and
 the words of the client before it.
 """
 
@@ -114,7 +114,7 @@ def _item(item: Json, thought: str) -> Iterator[Loose]:
             return
         case _:
             shown = {name: value for name, value in item.items() if name not in _APART}
-            yield Loose(orjson.dumps(shown))
+            yield Loose(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS))
 
 
 def _content(content: str | list[Json]) -> Iterator[Loose]:
@@ -135,7 +135,7 @@ def _content(content: str | list[Json]) -> Iterator[Loose]:
                 yield Loose(_image(part), marked)
             case _:
                 shown = {name: value for name, value in part.items() if name not in _APART}
-                yield Loose(orjson.dumps(shown), marked)
+                yield Loose(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), marked)
 
 
 def _image(part: Json) -> bytes:

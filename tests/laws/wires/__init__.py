@@ -135,5 +135,6 @@ __all__ = [
 
 from tests.laws.wires.anthropic import AnthropicWire  # noqa: E402  they need the protocol above
 from tests.laws.wires.chat import ChatWire  # noqa: E402
+from tests.laws.wires.responses import ResponsesWire  # noqa: E402
 
-WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (AnthropicWire(), ChatWire())}
+WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (AnthropicWire(), ChatWire(), ResponsesWire())}
