@@ -24,7 +24,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     is one message [A302]. `white_text`: of blank texts only an empty one is refused [A301]. `stripped_prefill`: a last
     turn of the model may not end in blanks [A12]. `stand_in`: the signature that a call no such model made goes with,
     "" where calls carry none [A304 A306].
-    `text_block`: the type of a text block in a result. `reasoning_bound`: reasoning and the model's item behind it come together or not at all [A202].
+    `reasoning_bound`: reasoning and the model's item behind it come together or not at all [A202].
     """
 
     results_first: bool
@@ -45,7 +45,6 @@ class Rules(Struct, frozen=True, kw_only=True):
     lost_reasoning: bytes = b""
     call_marks: bool = True
     reasoning_bound: bool = False
-    text_block: str = "text"
     calls_follow_user: bool = False
     white_text: bool = False
     stripped_prefill: bool = True

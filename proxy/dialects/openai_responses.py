@@ -63,7 +63,6 @@ RULES = Rules(
     results_apart=True,
     call_marks=False,  # [B104]
     reasoning_bound=True,  # [A202]
-    text_block="input_text",
 )
 
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..conversation import Image, ToolResult
-from ..rawjson import is_array, items
+from ..rawjson import closed_object, encoded, is_array, items
 
 MEDIA = ("image", "document", "image_url", "input_audio", "file", "video_url", "input_image", "input_file")
 """Blocks of a result that are no text, in any format."""
@@ -37,6 +37,13 @@ def split(part: ToolResult) -> tuple[list[Raw], list[Raw]]:
         return [], []
     blocks = [(block, _block.decode(block).type in MEDIA) for block in items(part.content)]
     return [block for block, shown in blocks if not shown], [block for block, shown in blocks if shown]
+
+
+def text_block(text: str, among: list[Raw]) -> bytes:
+    """A text block as the format of these blocks spells one."""
+    kinds = {_block.decode(block).type for block in among}
+    name = "input_text" if any(kind.startswith("input_") for kind in kinds) else "text"
+    return closed_object((("type", encoded(name)), ("text", encoded(text))))
 
 
 def text_inside(part: ToolResult) -> str:

@@ -23,10 +23,10 @@ from ..economics import BYTES_PER_TOKEN
 from ..edits import Edit, Held, Replace, target_of
 from ..errors import BodyError
 from ..identity import MARKS
-from ..rawjson import encoded, is_array, is_string, items, members
+from ..rawjson import closed_array, encoded, is_array, is_string, items, members
 from ..runs import runs
 from ..spool import HANDLE, Spool, Spooled
-from .contents import text_in
+from .contents import text_block, text_in
 from .excerpt import Excerpt, excerpt
 from .results import latest_calls
 from .view import Proposal, Region, View, causal
@@ -92,7 +92,7 @@ def propose(view: View, config: Config) -> Proposal:
             continue
         one = Spooled(handle=spool.handle(text.encode()), data=text.encode())
         spooled.append(one)
-        edits.append(_edit(part, kept, view.rules.text_block, shortened(kept, spool, one.handle)))
+        edits.append(_edit(part, kept, shortened(kept, spool, one.handle)))
     made = causal(NAME, edits)
     reason = "huge output, and no spool to keep it in"
     held = Held(
@@ -178,11 +178,11 @@ def _text_of(raw: Raw) -> str | None:
 # -- what stands there instead --------------------------------------------------------------------------------
 
 
-def _edit(part: ToolResult, kept: Excerpt, block: str, text: str) -> Replace:
-    """`text` instead of the whole; where it was a list it is one still, of a text block as the format calls it."""
-    bare = is_string(part.content or b"")
-    content = encoded(text if bare else [{"type": block, "text": text}])
-    size = part.size - len(part.content or b"") + len(content)
+def _edit(part: ToolResult, kept: Excerpt, text: str) -> Replace:
+    """`text` instead of the whole; where it was a list it is one still."""
+    old = part.content or b""
+    content = encoded(text) if is_string(old) else closed_array([text_block(text, items(old))])
+    size = part.size - len(old) + len(content)
     return Replace(
         stage=NAME,
         reason=f"huge output: {kept.size} bytes go to the spool",

@@ -13,9 +13,9 @@ from msgspec import Struct, structs
 from ..branch import Promise
 from ..conversation import Message, Part, Reminder, Role, Source, Text, ToolResult
 from ..edits import Edit, InsertAfter, Replace, Target, target_of
-from ..rawjson import closed_array, closed_object, encoded
+from ..rawjson import closed_array
 from .alternate import BETWEEN
-from .contents import images, split
+from .contents import images, split, text_block
 from .view import Proposal, View, weight
 
 NAME = "media"
@@ -51,8 +51,7 @@ def _out_of(view: View, part: ToolResult, last: Target) -> Iterator[Edit]:
     texts, media = split(part)
     if not media:
         return
-    note = encoded(ELSEWHERE.format(count=len(media)))
-    told = closed_object((("type", encoded(view.rules.text_block)), ("text", note)))
+    told = text_block(ELSEWHERE.format(count=len(media)), media)
     bare = structs.replace(part, content=closed_array([*texts, told]))
     yield Replace(
         stage=NAME,
@@ -61,7 +60,7 @@ def _out_of(view: View, part: ToolResult, last: Target) -> Iterator[Edit]:
         part=bare,
         required=True,
         tokens_before=weight(part),
-        tokens_after=(sum(map(len, texts)) + len(note)) // 4,
+        tokens_after=(sum(map(len, texts)) + len(told)) // 4,
     )
     if not view.facts.model.user_after_results:  # [A430]
         yield _behind(last, Text(text=BETWEEN, size=len(BETWEEN)), Role.ASSISTANT)
