@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import currently_in_test_context, given, note
 from hypothesis import strategies as st
+from msgspec import structs
 
 from proxy.conversation import Conversation, Part, Reasoning, Text, ToolCall
 from proxy.edits import AddMember, Mend, Move, PlaceMark, Remove, Replace, apply, target_of
@@ -239,7 +240,9 @@ def test_what_was_sent_past_us_is_left_alone(world, story):
         if _front(world, before[-1].out) == _front(world, sent.out) or (
             _front(world, before[-1].body) == _front(world, sent.body)
         ):
-            assert broken(world, before[-1], sent, heard=True) is None
+            # A client that spells its arguments anew breaks it itself, and what it wrote first we never saw.
+            theirs = broken(world, before[-1], structs.replace(sent, out=sent.body), heard=True)
+            assert broken(world, before[-1], sent, heard=True) in (None, theirs)
 
 
 def _front(world: World, body: bytes) -> list[bytes]:

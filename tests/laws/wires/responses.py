@@ -130,6 +130,10 @@ class ResponsesWire:
         """See `Wire.slices`."""
         del body
 
+    def pieces(self, raw: bytes) -> list[bytes]:
+        """See `Wire.pieces`. An item is the client's own as a whole."""
+        return [raw]
+
     def said(self, body: bytes) -> set[object]:
         """See `Wire.said`."""
         found: set[object] = set()
