@@ -211,5 +211,11 @@ def respelt(body: bytes, draw: random.Random) -> bytes:
 
 
 def wire(body: bytes) -> list[Item]:
-    """The items of a request as the model reads them, whatever the order of their keys."""
-    return [json.loads(bytes(item)) for item in items(dict(members(body))["input"])]
+    """The items of a request as the model reads them, whatever the order of their keys; marks are no part of it."""
+    return [
+        json.loads(bytes(item), object_pairs_hook=_unmarked) for item in items(dict(members(body))["input"])
+    ]
+
+
+def _unmarked(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    return {name: value for name, value in pairs if name != "prompt_cache_breakpoint"}
