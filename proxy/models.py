@@ -138,6 +138,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """May a user message stand directly behind tool results [A430]? Else an assistant message goes between."""
     blank_text: bool = True
     """May text be blank and a message empty where the format allows it [A410 A420]?"""
+    parses_arguments: bool = False
+    """Are the arguments of calls in the history read as JSON objects, so that broken ones fail the request [A521]?"""
     result_images: bool = True
     """May a tool result hold images? Else they belong into a user message behind all results [A105]."""
     reasoning_turns: ReasoningTurns = "all"
@@ -206,6 +208,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     needs_user: bool | None = None
     user_after_results: bool | None = None
     blank_text: bool | None = None
+    parses_arguments: bool | None = None
     result_images: bool | None = None
     reasoning_turns: ReasoningTurns | None = None
     keep_attribution: bool | None = None

@@ -81,8 +81,8 @@ def message(raw: Raw, role: str, place: int, before: Message | None) -> Message:
     named = dict(frame)
     content = named.get("content", ABSENT)
     parts = tuple(_spoken(frame, place) if kind is Role.ASSISTANT else _content(content))
-    if not parts:
-        parts = (Text(text=""),)  # a message that says nothing still is something an edit can name
+    if all(isinstance(part, Opaque) and part.void for part in parts):
+        parts = (Text(text=""), *parts)  # a message that says nothing still is something an edit can name
     bare = len(content) > 0 and is_string(content)
     return Message(role=kind, parts=parts, raw=raw, frame=frame, bare=bare, index=place)
 

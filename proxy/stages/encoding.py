@@ -1,5 +1,8 @@
 """Ids that the upstream refuses become ids that it takes: the same id always the same one [A24 A207 A430].
 
+Arguments that a model broke off are no JSON; where the upstream reads them in every turn, an object takes their
+place that holds what was written, or the session is stuck [A521].
+
 Lone surrogates and NUL are mended in the bytes before a body is read (`rawjson.repair` [A4]); this stage's
 policy switches both.
 """
@@ -9,41 +12,48 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import msgspec
 from msgspec import Struct, structs
 
 from ..conversation import Part, ToolCall, ToolResult
 from ..edits import Edit, Replace, target_of
 from ..identity import digest
+from ..rawjson import closed_object, encoded
 from .view import Proposal, View, causal, weight
 
 NAME = "encoding"
+_WITH_ARGUMENTS = ("", "function", "function_call")
+"""Kinds of calls whose input is an object; that of others is text [A201]."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`text`: mend lone surrogates and NUL. `ids`: map ids that the upstream refuses."""
+    """`text`: mend lone surrogates and NUL. `ids`: map ids that the upstream refuses. `arguments`: arguments that are no
+    object."""
 
     text: bool = True
     ids: bool = True
+    arguments: bool = True
 
 
 def propose(view: View, config: Config) -> Proposal:
-    """New ids for calls and results that were not sent before, in whatever region: without it all is refused."""
-    if not config.ids:
-        return Proposal()
+    """What of calls and results is refused, where not sent before, in whatever region: without it all is refused."""
     edits: list[Edit] = []
     model, rules = view.facts.model, view.rules
     pattern = model.tool_id_pattern
     longest = model.chat_tool_id_max if rules.short_ids else rules.call_id_max
     for _, part, _ in view.fresh():
-        renamed = _renamed(part, pattern, longest)
-        if renamed is not None:
+        renamed = _renamed(part, pattern, longest) if config.ids else None
+        made = _whole(renamed or part) if config.arguments and model.parses_arguments else None
+        if renamed is not None or made is not None:
             size = weight(part)
             edits.append(
                 Replace(
                     stage=NAME,
-                    reason="id the upstream refuses",
+                    reason="id the upstream refuses"
+                    if made is None
+                    else "arguments that are no object [A521]",
                     target=target_of(part),
-                    part=renamed,
+                    part=made or renamed or part,
                     required=True,
                     tokens_before=size,
                     tokens_after=size,
@@ -62,6 +72,20 @@ def _renamed(part: Part, pattern: str, longest: int) -> Part | None:
             return None if accepted == call_id else structs.replace(part, call_id=accepted)
         case _:
             return None
+
+
+def _whole(part: Part) -> ToolCall | None:
+    """The call with arguments that are an object, None where they are one."""
+    if not isinstance(part, ToolCall) or part.server or part.kind not in _WITH_ARGUMENTS:
+        return None
+    try:
+        msgspec.json.decode(part.input, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        # The model reads the name. Changing it invalidates every prompt cache behind it.
+        written = encoded(part.input.decode("utf-8", "replace"))
+        kept = (("unreadable_arguments", written),) if part.input.strip() else ()
+        return structs.replace(part, input=closed_object(kept))
+    return None
 
 
 @lru_cache(maxsize=4096)

@@ -109,13 +109,14 @@ def _lost(view: View) -> Iterator[Edit]:
         return
     if not calls_alone and not conversation.tools:
         return
-    for message in conversation.messages[view.start :]:
-        if message.role is not Role.ASSISTANT or not message.parts:
+    # A client may take reasoning out of what was sent with it: then the request is refused for an old answer.
+    for message in conversation.messages:
+        if message.role is not Role.ASSISTANT or not message.parts or message.index < 0:
             continue
         if calls_alone and not any(isinstance(part, ToolCall) for part in message.parts):
             continue
         first = message.parts[0]
-        if any(isinstance(part, Reasoning) for part in message.parts) or view.region(first) is None:
+        if any(isinstance(part, Reasoning) for part in message.parts):
             continue
         yield InsertBefore(
             stage=NAME,
