@@ -145,11 +145,11 @@ def _upstream(name: str, url: str, profile: str | None, profiles: Collection[str
         raise UnusableError(
             f"'{name}' cannot name an upstream", "use lower-case letters and digits, not 'stet' or 'v1'", name
         )
-    parts = urlsplit(url.strip())
     try:
+        parts = urlsplit(url.strip())
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
+    except ValueError:  # brackets that do not close, a port that is none
+        parts, sound = urlsplit(""), False
     if not sound or parts.query or "," in parts.netloc:
         raise UnusableError(
             f"upstream '{name}' has no usable URL",

@@ -201,6 +201,10 @@ WRONG = [
         "--upstream: upstream 'a' has no usable URL; write http:// or https://, a host, maybe a path",
     ),
     (
+        {"upstreams": ["a=http://[::1"]},
+        "--upstream: upstream 'a' has no usable URL; write http:// or https://, a host, maybe a path",
+    ),
+    (
         {"upstreams": ["a=http://h,profil=vllm"]},
         "--upstream: upstream 'a' has no usable URL; write http:// or https://, a host, maybe a path",
     ),
