@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stet",
-        description="A transparent LLM proxy for coding agents: a stable prefix, recognisable injections, reclaimable growth.",
+        description="A transparent LLM proxy for coding agents. It repairs what a provider would refuse, keeps the prompt's "
+        "prefix standing so that it is read from cache, and says why the rest was not. `stet run -- claude` is all it takes.",
     )
     parser.add_argument("--version", action="version", version=f"stet {version('stet-proxy')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -111,9 +112,9 @@ def _serve_parser(commands: Any) -> None:
     )
     serve.add_argument(
         "--upstream",
-        metavar="NAME=URL[#PROFILE]",
+        metavar="NAME=URL[,profile=PROFILE]",
         action="append",
-        help="a provider; may be given several times",
+        help="a provider more, or another address for a known one; may be given several times",
     )
     serve.add_argument("--default-upstream", metavar="NAME", help="where paths go that name no provider")
     serve.add_argument("--policy", metavar="FILE", help="policy file or shipped name (default: default)")
@@ -154,7 +155,10 @@ def _body_arguments(parser: argparse.ArgumentParser, body: str | None, about: st
     if body is not None:
         parser.add_argument("body", metavar=body, help=about)
     parser.add_argument(
-        "--dialect", choices=tuple(DIALECTS), default="anthropic", help="wire format (default: %(default)s)"
+        "--dialect",
+        choices=tuple(DIALECTS),
+        default="anthropic",
+        help="wire format; a body does not say it (default: %(default)s)",
     )
     parser.add_argument(
         "--policy", default="default", help="policy file or shipped name (default: %(default)s)"

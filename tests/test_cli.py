@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from proxy.cli import main
 from proxy.policy import load_policy
-from proxy.stages import stale
+from proxy.stages import ORDER, stale
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -251,6 +252,19 @@ def test_the_readme_names_every_option(capsys: pytest.CaptureFixture[str]) -> No
             main([command, "--help"])
         options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
         assert {option for option in options if not re.search(rf"{option}\b", readme)} == set(), command
+
+
+def test_the_readme_names_every_stage_and_its_options() -> None:
+    """The table of stages is the policies' reference: a row for each, in the order they run, with all it takes."""
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("| stage | what it does | options |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in table.splitlines()]
+    assert [name for name, _, _ in rows] == [f"`{stage.NAME}`" for stage in ORDER]
+    for stage, (_, _, options) in zip(ORDER, rows, strict=True):
+        written = {re.split(r"\W", option)[0] for option in re.findall(r"`([^`]+)`", options)}
+        assert written == {field.encode_name for field in msgspec.structs.fields(vars(stage)["Config"])}, (
+            stage.NAME
+        )
 
 
 def test_the_readmes_policy_is_sound(tmp_path: Path) -> None:

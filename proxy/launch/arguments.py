@@ -19,7 +19,7 @@ def add_run(commands: Any) -> None:
     run.add_argument("--policy", metavar="FILE", help="policy file or shipped name (default: default)")
     run.add_argument(
         "--upstream",
-        metavar="NAME=URL[#PROFILE]",
+        metavar="NAME=URL[,profile=PROFILE]",
         action="append",
         help="a provider; beats the base URL that is set for the agent",
     )
@@ -47,7 +47,9 @@ def add_doctor(commands: Any) -> None:
         "agent", nargs="?", metavar="AGENT", help="an agent or its program (default: a list of all)"
     )
     doctor.add_argument("--policy", metavar="FILE", help="policy file or shipped name (default: default)")
-    doctor.add_argument("--upstream", metavar="NAME=URL[#PROFILE]", action="append", help="a provider")
+    doctor.add_argument(
+        "--upstream", metavar="NAME=URL[,profile=PROFILE]", action="append", help="a provider"
+    )
     doctor.add_argument("--state", metavar="DIR|memory", help="where the ledger outlives the process")
     doctor.add_argument(
         "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
