@@ -130,6 +130,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Must the `system` messages at the head be one [A521]?"""
     merge_same_role: bool = False
     """Must neighbours of the same role be merged [A420 A430 A521]?"""
+    calls_alternate: bool = True
+    """Is an answer with calls a turn where turns must alternate? Templates skip it with its results [A521]."""
     opens_with_user: bool = False
     """Must the first turn be the user's, whatever the format says [A420 A521]?"""
     needs_user: bool = False
@@ -204,6 +206,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     fold_system: bool | None = None
     single_system: bool | None = None
     merge_same_role: bool | None = None
+    calls_alternate: bool | None = None
     opens_with_user: bool | None = None
     needs_user: bool | None = None
     user_after_results: bool | None = None

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ..branch import Promise
-from ..conversation import Message, Part, Reasoning, Role, Text
+from ..conversation import Key, Message, Part, Reasoning, Role, Text
 from ..edits import Edit, InsertBefore, Move, Target, target_of
+from ..identity import end_of_turn
 from .view import Proposal, View, causal
 
 NAME = "alternate"
@@ -31,10 +32,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def propose(view: View, config: Config) -> Proposal:
     """Only where the upstream is known to refuse neighbours; so it may reach wherever we have not sent before."""
     edits: list[Edit] = []
-    if config.between and not view.facts.model.user_after_results:
-        edits += _between(view)
+    filled: list[Promise] = []
+    for edit, end in _between(view) if config.between and not view.facts.model.user_after_results else ():
+        if end is None:
+            edits.append(edit)
+        else:
+            filled.append(Promise(anchor=end, stage=NAME, edits=(edit,)))
     if not config.merge or not view.facts.model.merge_same_role:
-        return causal(NAME, edits)
+        return Proposal(promises=(*causal(NAME, edits).promises, *filled))
     joined = [*_merges(view)]
     edits += [edit for anchor, edit in joined if anchor is None]
     own: dict[Target, list[Edit]] = {}
@@ -42,19 +47,29 @@ def propose(view: View, config: Config) -> Proposal:
         if anchor is not None:
             own.setdefault(anchor, []).append(edit)
     placed = (Promise(anchor=t.key, nth=t.nth, stage=OWN, edits=tuple(group)) for t, group in own.items())
-    return Proposal(promises=(*causal(NAME, edits).promises, *placed))
+    return Proposal(promises=(*causal(NAME, edits).promises, *filled, *placed))
 
 
-def _between(view: View) -> Iterator[Edit]:
-    """A user who speaks right behind tool results is refused: an answer of one word goes between [A430]."""
+def _between(view: View) -> Iterator[tuple[Edit, Key | None]]:
+    """A user who speaks right behind tool results is refused: an answer of one word goes between [A430].
+
+    Where the results are ours it holds as long as they do: until the turn goes on otherwise. Then with its end.
+    """
     messages = view.conversation.messages
-    for at in range(max(1, view.start), len(messages)):
+    start = view.start
+    while start > 1 and messages[start - 1].role is not Role.ASSISTANT:
+        start -= 1
+    for at in range(max(1, start), len(messages)):
         first = messages[at].parts[0] if messages[at].parts else None
-        if first is None or messages[at].role is not Role.USER or view.region(first) is None:
+        if first is None or messages[at].role is not Role.USER:
             continue
-        if _before(messages, at) is not Role.TOOL:
+        before = next((message for message in reversed(messages[:at]) if message.written), None)
+        if before is None or before.role is not Role.TOOL:
             continue
-        yield InsertBefore(
+        end = _end(view, target_of(first)) if before.index < 0 else None
+        if end is None and view.region(first) is None:
+            continue
+        edit = InsertBefore(
             stage=NAME,
             reason="no user behind tool results here [A430]",
             target=target_of(first),
@@ -63,10 +78,16 @@ def _between(view: View) -> Iterator[Edit]:
             required=True,
             tokens_after=len(BETWEEN) // 4,
         )
+        yield edit, end
 
 
-def _before(messages: tuple[Message, ...], at: int) -> Role | None:
-    return next((message.role for message in reversed(messages[:at]) if message.written), None)
+def _end(view: View, target: Target) -> Key | None:
+    """The end of the client's turn that a part stands in."""
+    client = view.client.messages
+    for at in range(len(client) - 1, -1, -1):
+        if any(target_of(part) == target for part in client[at].parts):
+            return end_of_turn(client, at)
+    return None
 
 
 def _merges(view: View) -> Iterator[tuple[Target | None, Edit]]:
@@ -86,8 +107,11 @@ def _merges(view: View) -> Iterator[tuple[Target | None, Edit]]:
         if not message.written:
             continue
         sent = _keyed(message.parts) if message.index >= 0 and message.parts else sent
-        same = goal is not None and message.role is goal.role and message.role in (Role.USER, Role.ASSISTANT)
-        if goal is None or not same or any(isinstance(part, Reasoning) for part in message.parts):
+        if (
+            goal is None
+            or not _are_neighbours(view, goal, message)
+            or any(isinstance(part, Reasoning) for part in message.parts)
+        ):
             goal = message
             continue
         last = _keyed(goal.parts)
@@ -104,6 +128,13 @@ def _merges(view: View) -> Iterator[tuple[Target | None, Edit]]:
                         required=True,
                     ),
                 )
+
+
+def _are_neighbours(view: View, one: Message, other: Message) -> bool:
+    """Whether the two may not stand side by side."""
+    if one.role is not other.role or one.role not in (Role.USER, Role.ASSISTANT):
+        return False
+    return view.facts.model.calls_alternate or not (one.tally.calls or other.tally.calls)
 
 
 def _keyed(parts: tuple[Part, ...]) -> Part | None:

@@ -94,3 +94,29 @@ def test_a_placeholder_stands_before_the_late_result_of_another_call():
     assert [message["role"] for message in behind] == ["tool", "user", "user"]
     assert behind[0]["content"] == MISSING
     assert "which arrived late" in behind[1]["content"]
+
+
+def test_one_word_between_goes_with_the_placeholder_it_stands_behind():
+    """The turn went on, so the placeholder is made anew: what stood between it and the person is made anew too."""
+    driver = told_again(
+        chat("mistral", "devstral"),
+        Step(answer=(3,)),
+        Step(results=("lost",), says=(), fate="unheard"),
+        Step(says=()),
+        Step(says=()),
+    )
+    assert roles(sent(driver, 2)) == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_calls_are_not_joined_with_words_where_templates_skip_them():
+    """A strict template counts words as a turn and calls with their results as none: joined, the count is off by one."""
+    driver = told_again(chat("llama.cpp", "qwen3"), Step(answer=(0, 3)), Step(move="split_answer"))
+    assert roles(sent(driver)) == ["user", "assistant", "assistant", "tool", "user"]
+
+
+def test_reasoning_taken_out_of_what_was_sent_is_made_up_for():
+    """A client strips old reasoning; the service wants it back in every answer, old ones too."""
+    driver = told_again(
+        chat("deepseek", "deepseek-v4-pro"), Step(), Step(), Step(move="strip_thinking"), appends=False
+    )
+    assert all("reasoning_content" in one for one in sent(driver) if one["role"] == "assistant")
