@@ -7,7 +7,7 @@ where a turn is needed gets one short constant text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from msgspec import Struct, structs
 
@@ -114,7 +114,9 @@ def _blanks(view: View) -> Iterator[Edit]:
             name == "output_config" for name, _ in message.frame
         )  # [A62]
         if blank and message.role is not Role.META and not directive:
-            keeps_place = at in ends and message.role is Role.USER and len(blank) == len(message.parts)
+            keeps_place = (
+                at in ends and len(blank) == len(message.parts) and _is_alone(messages, at, view.rules)
+            )
             yield from _without_blanks(blank, keeps_place=keeps_place)
         for part in message.parts:
             if isinstance(part, ToolResult) and may_hold_blanks(part):
@@ -165,6 +167,20 @@ def _stays(message: Message, rules: Rules) -> bool:
     """Whether the message leaves: it says something, or is the user's, who must have a turn."""
     silent = all(_says_nothing(part, rules) for part in message.parts)
     return message.written and not (silent and message.role in (Role.ASSISTANT, Role.SYSTEM))
+
+
+def _is_alone(messages: tuple[Message, ...], at: int, rules: Rules) -> bool:
+    """Whether the message is the user's, and no other of the same turn says anything: then it has to stand for it."""
+    if messages[at].role is not Role.USER:
+        return False
+    beside = (
+        takewhile(lambda message: is_user_side(message.role), others)
+        for others in (reversed(messages[:at]), messages[at + 1 :])
+    )
+    return not any(
+        message.written and not all(_says_nothing(part, rules) for part in message.parts)
+        for message in chain.from_iterable(beside)
+    )
 
 
 def _last(messages: tuple[Message, ...]) -> int:

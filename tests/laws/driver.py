@@ -147,10 +147,11 @@ class Driver:
         if overloaded:
             self.provider.canned.append(Canned(status=529, body=OVERLOADED))
         self.provider.script = lambda _: Reply(blocks=answer)
-        told = self.provider.answer(self.world.speaks.headers, out, now)
+        speaks = self.world.speaks
+        told = self.provider.answer(speaks.headers, out, now, speaks.path(model))
         sent.status, sent.error = told.status, told.exchange.error
         if told.status == 200:
-            heard = self.world.speaks.heard(told)
+            heard = speaks.heard(told)
             sent.usage, sent.answers, self.content = heard.usage, heard.calls, heard.content
         self.events.append(Event(len(self.sent), False))
         self.sent.append(sent)

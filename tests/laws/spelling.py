@@ -36,7 +36,7 @@ class Style(Struct, frozen=True, kw_only=True):
 
 
 PLAIN = Style()
-_OPEN = ("input", "input_schema")
+_OPEN = ("input", "input_schema", "args", "parametersJsonSchema")
 
 
 def spell(value: object, style: Style = PLAIN) -> bytes:

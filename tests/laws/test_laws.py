@@ -26,7 +26,10 @@ from tests.laws.driver import SPOOL, Forgetful, Sent, World, once, policies, run
 from tests.laws.sessions import APPENDING, Session, Step, play, steps, worlds
 from tests.laws.wires import WIRES, canonical
 
-OPENED = frozenset({"messages", "input", "tools", "system", "instructions"})
+OPENED = frozenset(
+    {"messages", "input", "contents", "tools", "system", "instructions", "systemInstruction"}
+    | {"system_instruction", "request"}
+)
 """The members of a request that hold parts."""
 
 Law: TypeAlias = Callable[[World, list[Step]], None]
@@ -274,15 +277,12 @@ def test_what_leaves_is_no_worse_than_what_came(world, story):
         told(sent)
         assert made.broken == ""
         # A check stops at the first thing it finds: where it found one in the client's body, ours may show the next.
-        theirs = {
-            words.split(":")[0]
-            for words in world.speaks.complaints(repair(sent.body)[0], sent.facts.upstream)
-        }
-        assert {
-            words
-            for words in world.speaks.complaints(sent.out, sent.facts.upstream)
-            if words.split(":")[0] not in theirs
-        } == set()
+        theirs, ours = (
+            world.speaks.complaints(body, sent.facts.upstream, sent.facts.model.model)
+            for body in (repair(sent.body)[0], sent.out)
+        )
+        checks = {words.split(":")[0] for words in theirs}
+        assert {words for words in ours if words.split(":")[0] not in checks} == set()
         assert faults(made.sent.messages, world.speaks.dialect.rules, sent.facts.model) <= faults(
             made.read.messages, world.speaks.dialect.rules, sent.facts.model
         )
@@ -313,8 +313,10 @@ def said(conversation: Conversation) -> set[object]:
             match part:
                 case Text(text=words) if words.strip():
                     found.add((message.role.value, words))
-                case ToolCall(name=name, input=arguments, server=False):
+                case ToolCall(name=name, input=arguments, signature=signature, server=False):
                     found.add((name, canonical(arguments)))
+                    if signature:
+                        found.add((name, canonical(arguments), signature))
                 case Reasoning(signature=signature) if signature:
                     found.add(signature)
                 case _:

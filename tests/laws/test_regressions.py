@@ -16,6 +16,7 @@ from tests.laws.spelling import Style
 PLAIN = World()
 CHECKED = World(model="claude-opus-5-5")
 LOCAL = World(model="qwen3", upstream="llama.cpp")
+GEMINI = World(model="gemini-2.5-pro", upstream="gemini", wire="gemini")
 EMPTIES = Style(empties=True)
 MISSING = "No result: the tool call was interrupted before it returned."
 
@@ -336,6 +337,23 @@ def test_a_fold_holds_where_the_results_it_stood_behind_are_gone():
 def test_blanks_that_were_typed_are_not_counted_with_empty_texts():
     """A turn of blanks that was sent as a placeholder stays one, whatever empty texts come and go before it."""
     driver = told_again(
-        PLAIN, Step(says=(), fate="overloaded"), Step(says=(6,), style=Style(empties=True)), Step(says=())
+        PLAIN, Step(says=()), Step(says=(6,), style=Style(empties=True), fate="overloaded"), Step(says=())
     )
-    assert texts(sent(driver)[1]) == texts(sent(driver, 1)[1]) == ["(empty message)"]
+    assert texts(sent(driver)[2]) == texts(sent(driver, 1)[2]) == ["(empty message)"]
+
+
+# -- Gemini ----------------------------------------------------------------------------------------------
+
+
+def contents(driver: Driver, turn: int = -1) -> list[dict]:
+    """The contents that went out in a turn."""
+    return orjson.loads(driver.sent[turn].out)["contents"]
+
+
+def test_a_blank_prompt_behind_a_prompt_stands_for_nothing():
+    """A turn in which something is said needs no text in the place of a blank one, at its end neither."""
+    driver = told_again(GEMINI, Step(says=(), reminder="system_empty", style=EMPTIES), Step(says=()))
+    assert contents(driver, 0) == [{"role": "user", "parts": [{"text": "Check the pump."}]}]
+    assert contents(driver)[:1] == contents(driver, 0)
+    for world in (PLAIN, LOCAL):
+        driver = told_again(world, Step(layout="split"), Step(says=(7,), reminder="system_behind"), Step())

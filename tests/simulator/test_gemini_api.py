@@ -351,6 +351,12 @@ def test_ids_of_responses() -> None:
         "Function response id `b` does not match any function call."
     )
     assert complaint(body(*contents), PRO3) is None
+    nameless = (
+        ASKED,
+        model(call(ident="a", signature=SIGNED), call()),
+        user(result(ident="a"), result()),
+    )
+    assert complaint(body(*nameless), PRO3, strict) is None
 
 
 # -- envelopes -------------------------------------------------------------------------------------------

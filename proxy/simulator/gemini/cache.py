@@ -8,6 +8,7 @@ written that costs, nothing is promised.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import msgspec
 import orjson
@@ -76,14 +77,21 @@ def _chained(rendered: bytes, size: int) -> tuple[bytes, ...]:
 
 def render(body: Json, image_bytes: int = 1000) -> bytes:
     """The prompt a body becomes, in the order the model reads it [B306]. Key order is kept: it costs the cache."""
-    pieces: list[bytes] = [b"system"]
-    pieces += [_part(part, image_bytes) for part in body.get("systemInstruction", {}).get("parts", ())]
-    pieces.append(b"tools")
-    pieces += [orjson.dumps(tool) for tool in body.get("tools", ())]
-    for content in body.get("contents", ()):
-        pieces.append(b"model" if content.get("role") == "model" else b"user")
-        pieces += [_part(part, image_bytes) for part in content.get("parts", ())]
-    return b"\n".join(pieces)
+    return b"\n".join(piece for _, piece in pieces(body, image_bytes))
+
+
+def pieces(body: Json, image_bytes: int = 1000) -> Iterator[tuple[int, bytes]]:
+    """The same piece by piece, each with the place of its content, -1 in front of the contents."""
+    yield -1, b"system"
+    for part in body.get("systemInstruction", {}).get("parts", ()):
+        yield -1, _part(part, image_bytes)
+    yield -1, b"tools"
+    for tool in body.get("tools", ()):
+        yield -1, orjson.dumps(tool)
+    for at, content in enumerate(body.get("contents", ())):
+        yield at, b"model" if content.get("role") == "model" else b"user"
+        for part in content.get("parts", ()):
+            yield at, _part(part, image_bytes)
 
 
 def _part(part: Json, image_bytes: int) -> bytes:

@@ -40,15 +40,9 @@ def check(request: Request) -> None:
     Raises:
         Refusal: of the first check that fails.
     """
-    _tools(request)
-    _contents(request)
-    if request.target.counts:  # counting asks for no answer, so not for a turn that can be answered either
-        return
-    _order(request.contents)
-    if request.settings.strict_ids:
-        _ids(request.contents)
-    if request.model.checks_signatures:
-        _signatures(request)
+    # Counting asks for no answer, so not for a turn that can be answered either.
+    for one in CHECKS[:2] if request.target.counts else CHECKS:
+        one(request)
 
 
 def calls(content: Json) -> list[Json]:
@@ -65,7 +59,8 @@ def is_model(content: Json) -> bool:
     return bool(content.get("role") == "model")
 
 
-def _tools(request: Request) -> None:
+def tools(request: Request) -> None:
+    """Refuse names of functions that are none, or stand twice."""
     names: set[str] = set()
     for at, tool in enumerate(request.body.get("tools", ())):
         for number, one in enumerate(tool.get("functionDeclarations", ())):
@@ -84,16 +79,17 @@ def _tools(request: Request) -> None:
                 check_schema(one.get("parameters"), f"{where}.parameters")
 
 
-def _contents(request: Request) -> None:
+def parts(request: Request) -> None:
+    """Refuse contents without anything in them, and parts that say nothing."""
     if not request.contents:
         refuse("* GenerateContentRequest.contents: contents is not specified\n")
     for at, content in enumerate(request.contents):
         if content.get("role", "user") not in ("", "user", "model", "function"):
             refuse("Please use a valid role: user, model.")
-        parts = content.get("parts", ())
-        if not parts:
+        said = content.get("parts", ())
+        if not said:
             refuse(_PARTS)
-        for number, part in enumerate(parts):
+        for number, part in enumerate(said):
             _part(request, part, f"GenerateContentRequest.contents[{at}].parts[{number}]")
 
 
@@ -110,8 +106,9 @@ def _part(request: Request, part: Json, where: str) -> None:
         refuse(f"* {where}.function_response.response: Response cannot be empty.\n")
 
 
-def _order(contents: list[Json]) -> None:
+def order(request: Request) -> None:
     """Function turns are positional, and as many responses as calls stand in one content [A302 A303]."""
+    contents = request.contents
     for at, content in enumerate(contents):
         before = contents[at - 1] if at else {}
         wanted = calls(before) if is_model(before) else []
@@ -126,11 +123,12 @@ def _order(contents: list[Json]) -> None:
         refuse(_COUNT)
 
 
-def _ids(contents: list[Json]) -> None:
-    for before, content in pairwise(contents):
-        known = {call["id"] for call in calls(before) if call.get("id")}
-        for response in responses(content) if known else ():
-            if response.get("id") not in known:
+def ids(request: Request) -> None:
+    """Where backends compare ids, a response names a call of the content before it, or one that has no id."""
+    for before, content in pairwise(request.contents) if request.settings.strict_ids else ():
+        named = [call.get("id", "") for call in calls(before)]
+        for response in responses(content) if any(named) else ():
+            if response.get("id", "") not in named:
                 refuse(f"Function response id `{response.get('id', '')}` does not match any function call.")
 
 
@@ -143,8 +141,10 @@ def current_turn(contents: list[Json]) -> int:
     return 0
 
 
-def _signatures(request: Request) -> None:
+def signatures(request: Request) -> None:
     """In the current turn the first call of each step is signed, and what is signed is sound [A304 A305]."""
+    if not request.model.checks_signatures:
+        return
     vertex = request.settings.backend == "vertex"
     for at in range(current_turn(request.contents), len(request.contents)):
         content = request.contents[at]
@@ -154,6 +154,10 @@ def _signatures(request: Request) -> None:
         first = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
         if is_model(content) and first is not None and "thoughtSignature" not in first:
             refuse(_unsigned(first["functionCall"]["name"], at + 1, vertex=vertex))
+
+
+CHECKS = (tools, parts, order, ids, signatures)
+"""All checks, in the order in which the API makes them."""
 
 
 def _unsigned(name: str, position: int, *, vertex: bool) -> str:

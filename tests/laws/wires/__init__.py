@@ -55,7 +55,7 @@ class Service(Protocol):
     canned: Any
     script: Any
 
-    def answer(self, headers: Any, body: bytes, now: float, path: str = ...) -> Answer:
+    def answer(self, headers: Any, body: bytes, now: float, path: str) -> Answer:
         """Answer a request."""
 
 
@@ -75,14 +75,17 @@ class Wire(Protocol):
     def provider(self, upstream: str) -> Service:
         """The embedded provider of that upstream."""
 
+    def path(self, model: str) -> str:
+        """Where a request for this model goes."""
+
     def body(self, asked: Asked, style: Style) -> bytes:
         """The request in this format and style."""
 
     def heard(self, answer: Answer) -> Heard:
         """An answer with status 200."""
 
-    def complaints(self, body: bytes, upstream: str) -> frozenset[str]:
-        """What the provider has against a body: one word for each of its checks that fails.
+    def complaints(self, body: bytes, upstream: str, model: str) -> frozenset[str]:
+        """What the provider has against a body for this model: one word for each of its checks that fails.
 
         Every check is asked, not only up to the first that says no. What thinking is bound to is not looked at.
         """
@@ -135,6 +138,9 @@ __all__ = [
 
 from tests.laws.wires.anthropic import AnthropicWire  # noqa: E402  they need the protocol above
 from tests.laws.wires.chat import ChatWire  # noqa: E402
+from tests.laws.wires.gemini import GeminiWire  # noqa: E402
 from tests.laws.wires.responses import ResponsesWire  # noqa: E402
 
-WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (AnthropicWire(), ChatWire(), ResponsesWire())}
+WIRES: Mapping[str, Wire] = {
+    wire.name: wire for wire in (AnthropicWire(), ChatWire(), ResponsesWire(), GeminiWire())
+}

@@ -44,6 +44,11 @@ class AnthropicWire:
         """See `Wire.provider`."""
         return Provider(Settings(binding="error", hash_billing_header=upstream != "anthropic"))
 
+    def path(self, model: str) -> str:
+        """See `Wire.path`."""
+        del model
+        return "/v1/messages"
+
     def body(self, asked: Asked, style: Style) -> bytes:
         """See `Wire.body`."""
         messages = [_spelt(message, style) for message in asked.messages]
@@ -67,9 +72,9 @@ class AnthropicWire:
         calls = tuple(block["id"] for block in content if block["type"] == "tool_use")
         return Heard(content, anthropic_usage(answer.json["usage"]), calls)
 
-    def complaints(self, body: bytes, upstream: str) -> frozenset[str]:
+    def complaints(self, body: bytes, upstream: str, model: str) -> frozenset[str]:
         """See `Wire.complaints`."""
-        del upstream
+        del upstream, model
         try:
             request = read(list(HEADERS), body, Settings(), counting=False)
         except Refusal as refusal:

@@ -56,6 +56,11 @@ class ChatWire:
         """See `Wire.provider`."""
         return ChatProvider(_flavour(upstream))
 
+    def path(self, model: str) -> str:
+        """See `Wire.path`."""
+        del model
+        return "/v1/chat/completions"
+
     def body(self, asked: Asked, style: Style) -> bytes:
         """See `Wire.body`."""
         members: Json = {"model": asked.model}
@@ -101,8 +106,9 @@ class ChatWire:
         ]
         return Heard(content, openai_chat_usage(answer.json["usage"]), tuple(call["id"] for call in calls))
 
-    def complaints(self, body: bytes, upstream: str) -> frozenset[str]:
+    def complaints(self, body: bytes, upstream: str, model: str) -> frozenset[str]:
         """See `Wire.complaints`."""
+        del model
         flavour = _flavour(upstream)
         try:
             parsed = orjson.loads(body)

@@ -45,6 +45,11 @@ class ResponsesWire:
         del upstream
         return ResponsesProvider()
 
+    def path(self, model: str) -> str:
+        """See `Wire.path`."""
+        del model
+        return "/v1/responses"
+
     def body(self, asked: Asked, style: Style) -> bytes:
         """See `Wire.body`. Clients of the newest models send their prompt as a developer's message, others apart."""
         system = "\n".join(block["text"] for block in asked.system)
@@ -70,9 +75,9 @@ class ResponsesWire:
         calls = tuple(item["call_id"] for item in items if "call_id" in item)
         return Heard([*map(_block, items)], openai_responses_usage(answer.json["usage"]), calls)
 
-    def complaints(self, body: bytes, upstream: str) -> frozenset[str]:
+    def complaints(self, body: bytes, upstream: str, model: str) -> frozenset[str]:
         """See `Wire.complaints`."""
-        del upstream
+        del upstream, model
         try:
             parsed = orjson.loads(body)
         except orjson.JSONDecodeError:
