@@ -336,9 +336,7 @@ def test_a_fold_holds_where_the_results_it_stood_behind_are_gone():
 
 def test_blanks_that_were_typed_are_not_counted_with_empty_texts():
     """A turn of blanks that was sent as a placeholder stays one, whatever empty texts come and go before it."""
-    driver = told_again(
-        PLAIN, Step(says=()), Step(says=(6,), style=Style(empties=True), fate="overloaded"), Step(says=())
-    )
+    driver = told_again(PLAIN, Step(says=()), Step(says=(6,), style=Style(empties=True)), Step(says=()))
     assert texts(sent(driver)[2]) == texts(sent(driver, 1)[2]) == ["(empty message)"]
 
 
@@ -357,3 +355,16 @@ def test_a_blank_prompt_behind_a_prompt_stands_for_nothing():
     assert contents(driver)[:1] == contents(driver, 0)
     for world in (PLAIN, LOCAL):
         driver = told_again(world, Step(layout="split"), Step(says=(7,), reminder="system_behind"), Step())
+
+
+def test_blanks_that_are_taken_stay_when_an_empty_text_before_them_goes():
+    """Gemini takes blanks and refuses empty texts: the one is never removed in the name of the other."""
+    driver = told_again(
+        GEMINI,
+        Step(says=()),
+        Step(says=(), fate="overloaded"),
+        Step(says=(6,), style=EMPTIES),
+        Step(says=()),
+    )
+    assert contents(driver)[:4] == contents(driver, 2)
+    assert contents(driver, 2)[3]["parts"] == [{"text": "   "}]
