@@ -36,6 +36,7 @@ from tests.agents.playing import STEPS, Played, play, programs
 
 COLUMNS = (
     "agent",
+    "version",
     "api",
     "calls",
     "direct",
@@ -44,7 +45,12 @@ COLUMNS = (
     "cost stet",
     "of direct",
     "refused direct",
-    "stet ",
+    "refused stet",
+)
+NOTE = (
+    "Share of all prompts from the cache, first calls among them, and their cost in base input tokens; policy "
+    "`default`. *stuck*: directly the session could not be resumed. Where `default` costs more, it cleared old results "
+    "in the last turns, which pays in a longer session only."
 )
 APIS = {"/v1/messages": "Messages", "/v1/chat/completions": "Chat", "/v1/responses": "Responses"}
 
@@ -108,13 +114,14 @@ def figures(played: Played, seconds: float) -> dict[str, Any]:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> Table:
-    made = Table("Agents: share of the prompt from the cache", COLUMNS)
+    made = Table("Agents: share of the prompt from the cache", COLUMNS, NOTE)
     for name in [name for name in KINDS if name in rows]:
         row = rows[name]
         direct, stet = row["direct"], row["stet"]
         stuck = direct["ended"] != stet["ended"]
         made.add(
             name,
+            row["version"],
             row["api"],
             stet["calls"],
             f"{direct['ratio']:.1%}",

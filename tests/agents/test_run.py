@@ -14,14 +14,13 @@ import pytest
 from msgspec import Struct
 
 from proxy.simulator.agent import tour
-from proxy.simulator.exchange import Answer
-from proxy.simulator.provider import Headers, Provider
+from proxy.simulator.provider import Provider
 from proxy.simulator.reply import echo
-from proxy.simulator.responses import ResponsesProvider
 from proxy.simulator.server import Server, Service
 from proxy.simulator.settings import Settings
 
 from .claude import DEAD_END, KEY
+from .formats import Codexs
 
 pytestmark = pytest.mark.agents
 
@@ -144,16 +143,6 @@ def test_claude_code(tmp_path: Path, agent: Install, where: str) -> None:
     assert KEY not in log.read_text()
     told = "" if where == "flag" else f"is the upstream 'anthropic' of this run: {url}"
     assert told in done.err
-
-
-class Codexs(ResponsesProvider):
-    """Takes a member that Codex gives to items for OpenAI itself, and that no reference speaks of."""
-
-    def prepare(self, headers: Headers, body: bytes, now: float, path: str) -> Answer:
-        asked = json.loads(body)
-        for item in asked["input"]:
-            item.pop("internal_chat_message_metadata_passthrough", None)
-        return super().prepare(headers, json.dumps(asked).encode(), now, path)
 
 
 @pytest.mark.parametrize("own", [False, True])
