@@ -2,6 +2,8 @@
 
 import json
 
+from msgspec import structs
+
 from proxy.simulator.arrival import decompress
 from proxy.simulator.chat import ChatProvider
 from proxy.simulator.exchange import Answer, Exchange
@@ -47,8 +49,12 @@ class Formats:
         return self.anthropic.models()
 
     def prepare(self, headers: Headers, body: bytes, now: float, path: str) -> Answer:
+        headers = [*headers]
         answer = self._of(path).prepare(headers, body, now, path)
-        self.log.append(answer.exchange)
+        # The log has what came, in the encoding it came in.
+        packed = tuple(pair for pair in headers if pair[0].lower() == "content-encoding")
+        kept = tuple(pair for pair in answer.exchange.headers if pair[0].lower() != "content-encoding")
+        self.log.append(structs.replace(answer.exchange, headers=(*kept, *packed), body=body))
         return answer
 
     def begin(self, answer: Answer) -> None:

@@ -4,10 +4,14 @@ Every one runs as its users run it, without a terminal, with a home that is empt
 """
 
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from .claude import DEAD_END
 
 KEY = "sk-test-dummy"
 
@@ -72,6 +76,40 @@ def _codex(name: str, *, own: bool, model: str = "gpt-5.5") -> Kind:
         configure=configure,
         command=command,
     )
+
+
+def _token() -> str:
+    """A login's token in form alone: nobody signed it, and nobody here asks."""
+    account = {
+        "chatgpt_plan_type": "pro",
+        "chatgpt_account_id": "account",
+        "chatgpt_user_id": "user",
+    }
+    claims = {"email": "someone@example.org", "exp": 4102444800, "https://api.openai.com/auth": account}
+    pieces = ({"alg": "none", "typ": "JWT"}, claims)
+    encoded = [urlsafe_b64encode(json.dumps(piece).encode()).decode().rstrip("=") for piece in pieces]
+    return ".".join([*encoded, "c2lnbmVk"])
+
+
+def _logged_in(kind: Kind) -> Kind:
+    """The same with a login instead of a key: its bodies are packed with zstd."""
+
+    def configure(seat: Seat) -> Mapping[str, str]:
+        kind.configure(seat)
+        config = seat.home / ".codex" / "config.toml"
+        config.write_text(f'chatgpt_base_url = "{DEAD_END}/backend-api/"\n{config.read_text()}')
+        tokens = {
+            "id_token": _token(),
+            "access_token": _token(),
+            "refresh_token": "none",
+            "account_id": "account",
+        }
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        auth = {"auth_mode": "chatgpt", "OPENAI_API_KEY": None, "tokens": tokens, "last_refresh": now}
+        write(seat.home / ".codex" / "auth.json", json.dumps(auth))
+        return {}
+
+    return structs.replace(kind, name="codex-login", configure=configure)
 
 
 def _opencode(name: str, provider: str, settings: Callable[[str], object], model: str) -> Kind:
@@ -264,6 +302,7 @@ def _aider(name: str, model: str) -> Kind:
 LINEUP = (
     _codex("codex", own=True),
     _codex("codex-openai", own=False),
+    _logged_in(_codex("codex-login", own=False)),
     _codex("codex-6", own=True, model="gpt-6.2-sol"),
     _opencode("opencode", "anthropic", _options, "claude-sonnet-4-5"),
     _opencode("opencode-chat", "mine", _compatible, "coder"),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.agents
 Programs = Callable[[Kind], list[Path]]
 
 SDKS = ("anthropic", "openai-chat", "openai-responses", "openai-stored", "google-genai", "openai-agents")
-ALWAYS = ("codex", "codex-openai", "opencode", "qwen-code", "pi", "continue", *SDKS)
+ALWAYS = ("codex", "codex-openai", "codex-login", "opencode", "qwen-code", "pi", "continue", *SDKS)
 MORE = ("codex-6", "opencode-chat", "opencode-responses", "cline")
 PLAYED = (*ALWAYS, *(MORE if os.environ.get("STET_AGENTS") == "all" else ()))
 
@@ -52,6 +52,8 @@ def test_a_session_and_its_resumption(name: str, tmp_path: Path, programs: Progr
     if name in GAINS:
         assert direct.ratio < 0.5
         assert stet.ratio > GAINS[name]
+    if name == "codex-login":
+        assert encodings(direct) == {"zstd"}
     if name == "qwen-code":
         # Resumed, it moves a reminder, and the log tells that from our doing; its git status costs nothing.
         assert rewritten(stet) == [STEPS + 2]
@@ -104,6 +106,13 @@ def unanswered(made: Exchange) -> set[str]:
 def reported(played: Played) -> list[tuple[Any, Any]]:
     """What the log of Stet says of each turn: tokens from the cache, tokens of the prompt."""
     return sorted((turn["cached"], turn["prompt"]) for turn in played.turns)
+
+
+def encodings(played: Played) -> set[str]:
+    """What the bodies of a session came packed in."""
+    return {
+        value for made in played.log for name, value in made.headers if name.lower() == "content-encoding"
+    }
 
 
 def rewritten(played: Played) -> list[int]:
