@@ -22,7 +22,7 @@ import msgspec
 
 from . import policy as policies
 from .agents import Agents
-from .dialects import DIALECTS
+from .dialects import DIALECTS, likely
 from .errors import SettingsError, StetError
 from .explain import explain, text
 from .gateway.routes import FAMILY
@@ -157,8 +157,7 @@ def _body_arguments(parser: argparse.ArgumentParser, body: str | None, about: st
     parser.add_argument(
         "--dialect",
         choices=tuple(DIALECTS),
-        default="anthropic",
-        help="wire format; a body does not say it (default: %(default)s)",
+        help="wire format (default: what the members of the body look like)",
     )
     parser.add_argument(
         "--policy", default="default", help="policy file or shipped name (default: %(default)s)"
@@ -301,7 +300,10 @@ def _ledger(state: str | None) -> tuple[Ledger, Callable[[], None]]:
 
 
 def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Spool | None) -> Rewrite:
-    dialect = DIALECTS[given.dialect]
+    name = given.dialect or likely(body)
+    if given.dialect is None and name != "anthropic":
+        print(f"stet: read as {name}; --dialect says otherwise", file=sys.stderr)
+    dialect = DIALECTS[name]
     models = Models.load()
     agents = Agents.load()
     _must_be(

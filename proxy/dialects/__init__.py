@@ -91,3 +91,42 @@ DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect for dialect in (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
 }
 """All dialects by name, one line each. What is not here passes through."""
+
+
+class _Spoken(Struct):
+    role: str = ""
+    tool_calls: list[Raw] = []
+
+
+class _Typed(Struct):
+    type: str = ""
+
+
+class _Turns(Struct):
+    messages: list[_Spoken] = []
+    tools: list[_Typed] = []
+
+
+def likely(body: bytes) -> str:
+    """The dialect a body looks like, where no path tells it; Anthropic's, which has no member of its own, for any other."""
+    try:
+        named = msgspec.json.decode(body, type=dict[str, Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return "anthropic"
+    if "contents" in named or "request" in named:
+        return "gemini"
+    if "input" in named:
+        return "openai_responses"
+    if "max_completion_tokens" in named or "stream_options" in named:
+        return "openai_chat"
+    try:
+        read = msgspec.json.decode(body, type=_Turns)
+    except (msgspec.DecodeError, RecursionError):
+        return "anthropic"
+    leads = any(one.role in ("system", "developer") for one in read.messages[:1])
+    calls = any(one.role in ("tool", "function") or one.tool_calls for one in read.messages)
+    return (
+        "openai_chat"
+        if leads or calls or any(tool.type == "function" for tool in read.tools)
+        else "anthropic"
+    )

@@ -204,6 +204,7 @@ _GENERATING: Members = {
     "diagnostics": Member(members({"previous_message_id": Member(string())})),
     "output_format": Member(dictionary, betas=("structured-outputs-",)),
     "fallbacks": Member(anything, betas=("server-side-fallback-",)),
+    "safeguards": Member(anything, betas=("dangerous-tool-use-",)),
     "fallback_credit_token": Member(string()),
     "user_profile_id": Member(string()),
 }
