@@ -231,6 +231,10 @@ def _item(part: Part) -> Raw | bytes | None:
 
 
 def _written_message(message: Message, frame: Sequence[tuple[str, Raw]], parts: Sequence[Part]) -> bytes:
+    if (
+        message.bare and not message.frame and message.role is Role.USER
+    ):  # the string that stood for it, spelt as it is beside others
+        frame = (("role", Raw(b'"user"')),)
     if not frame:
         return new_message(parts, message.role, bare=message.bare)
     old = dict(frame).get("content", ABSENT)
