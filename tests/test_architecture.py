@@ -10,7 +10,18 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "proxy"
 
 ORDER = [
-    {"errors", "rawjson", "yamlfile", "yamlnodes", "yamlstruct", "sse", "jsonarray", "shipped", "images"},
+    {
+        "errors",
+        "rawjson",
+        "yamlfile",
+        "yamlnodes",
+        "yamlstruct",
+        "sse",
+        "jsonarray",
+        "modelfacts",
+        "shipped",
+        "images",
+    },
     {"conversation", "memo", "rules", "runs"},
     {"identity", "edits", "usage", "streamusage", "answer", "models", "tokens", "agents", "wellformed"},
     {"ledger", "branch", "recall", "economics", "spool"},
