@@ -17,6 +17,10 @@ _ROTATING = ("sk-ant-oat", "eyJ", "ya29.")
 """Beginnings of bearer tokens that are renewed in mid-session and so name nobody."""
 
 
+_KEYS = frozenset({b"x-api-key", b"x-goog-api-key", b"api-key", b"authorization"})
+"""Headers in which a key comes; `api-key` is Azure's."""
+
+
 class UserId(Struct, frozen=True):
     """Account and session as an agent names them in its metadata."""
 
@@ -65,9 +69,7 @@ def tenant(headers: RawHeaders, account: str, upstream: str, query: str = "") ->
         secret = value.removeprefix(b"Bearer ").removeprefix(b"bearer ")
         if lower == b"chatgpt-account-id":
             return digest(b"account", value)
-        if lower in (b"x-api-key", b"x-goog-api-key", b"authorization") and not secret.decode(
-            "latin-1"
-        ).startswith(_ROTATING):
+        if lower in _KEYS and not secret.decode("latin-1").startswith(_ROTATING):
             return digest(b"key", secret)
     keys = parse_qs(query).get("key", ()) if "key=" in query else ()
     for key in keys:

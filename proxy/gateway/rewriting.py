@@ -11,8 +11,9 @@ from .draft import Draft
 from .exchange import Incoming, Outcome, Prepared, Rewriter
 from .journal import Journal
 
-_THREAD_FROM = 1024 * 1024
-"""Bodies from this many bytes on are prepared in a worker thread, so that small requests go on meanwhile."""
+_THREAD_FROM = 128 * 1024
+"""Bodies from this many bytes on are prepared in a worker thread, so that other requests go on meanwhile: a long history
+that is met for the first time takes a second or more."""
 
 
 class Rewriting:
