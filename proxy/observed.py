@@ -49,7 +49,9 @@ def would_be(rewrite: Rewrite, read: float | None, usage: Usage, facts: Facts) -
     size = estimated(rewrite.sent, facts.model) / max(1, estimated(rewrite.read, facts.model))
     cached = round(read * usage.prompt)
     prompt = round(size * usage.prompt)
-    if usage.written is None:  # nothing tells what was written, or nothing is charged for it
+    if (
+        usage.written is None and facts.model.regime != "breakpoints"
+    ):  # no writes are told of, nor charged for
         return structs.replace(usage, prompt=prompt, cached=cached, uncached=max(0, prompt - cached))
     written = max(0, min(prompt, round(held * usage.prompt)) - cached)
     return structs.replace(

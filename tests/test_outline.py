@@ -49,7 +49,7 @@ def test_everything_can_be_shown(tmp_path: Path) -> None:
     file.write_text("extends: careful\nbalance: {missing: false}\n")
     found = shown(file, every=True)
     assert found["balance"] == "on  missing false (was true), orphans true, order true"
-    assert found["encoding"] == "on  text true, ids true"
+    assert found["encoding"] == "on  text true, ids true, arguments true"
     assert found["stale"] == "off"
 
 
