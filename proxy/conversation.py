@@ -130,10 +130,14 @@ class ToolResult(Piece, frozen=True, kw_only=True):
 
 
 class Reasoning(Piece, frozen=True, kw_only=True):
-    """Thinking of the model. `signature` is what binds it to its prefix [A45], "" where there is none."""
+    """Thinking of the model. `signature` is what binds it to its prefix [A45], "" where there is none.
+
+    `named`: it is an id alone, and what it says is kept at the server [A204].
+    """
 
     signature: str
     redacted: bool = False
+    named: bool = False
 
 
 class ToolDefinition(Piece, frozen=True, kw_only=True):
@@ -210,8 +214,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
 
     `envelope` has every top-level member in the client's order. `tools_changed` and `system_changed` say
     that the parts no longer are what the envelope holds. `partial`: the history lives on the server, what we
-    see is a delta, and nothing may be judged by what it lacks [A65 A210]. `named`: what the format calls the list of
-    messages, and the parts of one.
+    see is a delta, and nothing may be judged by what it lacks [A65 A210]. `unstored`: the server keeps nothing, so an
+    id alone finds nothing [A204]. `named`: what the format calls the list of messages, and the parts of one.
     """
 
     envelope: tuple[tuple[str, Raw], ...]
@@ -220,6 +224,7 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     messages: tuple[Message, ...]
     system_bare: bool = False
     partial: bool = False
+    unstored: bool = False
     model: str = ""
     stream: bool = False
     thinking: str = ""

@@ -143,6 +143,7 @@ class OpenAIResponses:
                 system=system,
                 messages=messages,
                 system_bare=bool(system) and all(part.raw and is_string(part.raw) for part in system),
+                unstored=bytes(envelope.get("store", ABSENT)) == b"false",
                 partial=_is_elsewhere(envelope) or any(map(_is_reference, messages)),
                 model=head.model,
                 stream=bool(head.stream),

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from ..conversation import Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, encoded, is_string, items, members
-from .chat_marks import ABSENT, Pairs, put
+from .chat_marks import ABSENT, Pairs, put, says_nothing
 from .responses_calls import (
     FORMS,
     OUTPUTS,
@@ -65,7 +65,16 @@ class Head(Struct):
 
 
 class _Thought(Struct):
+    id: str | None = None
+    content: Raw = ABSENT
     encrypted_content: str | None = None
+
+    def part(self, raw: Raw) -> Reasoning:
+        """The item's part. A service that hides nothing says in `content` what was thought."""
+        sealed, said = self.encrypted_content or "", len(self.content) > 2 and not says_nothing(self.content)
+        return Reasoning(
+            raw=raw, size=len(raw), signature=sealed, named=bool(self.id and not sealed and not said)
+        )
 
 
 _head = msgspec.json.Decoder(Head)
@@ -141,7 +150,7 @@ def _message(raw: Raw, head: Head, place: int) -> Message:
 def _part(raw: Raw, kind: str, before: Sequence[Message]) -> Part:
     try:
         if kind == REASONING:
-            return Reasoning(raw=raw, size=len(raw), signature=_thought.decode(raw).encrypted_content or "")
+            return _thought.decode(raw).part(raw)
         if kind in FORMS or kind in OUTPUTS:
             members(raw)  # refuses what could not be closed again
             return read_call(raw, kind) if kind in FORMS else _result(raw, kind, before)

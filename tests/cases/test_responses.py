@@ -1,6 +1,8 @@
 """Flat lists of items whose halves lost each other, as clients of the Responses API were seen to send them."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from proxy.rewrite import Rewrite, rewrite
 from proxy.simulator.responses import Behaviour, ResponsesProvider
 from proxy.simulator.responses.sealing import Sealed, seal
 from proxy.stages import Facts
+from tests.cases.bodies import case
 
 DIALECT = DIALECTS["openai_responses"]
 HEADERS = (("authorization", "Bearer sk-test"), ("content-type", "application/json"))
@@ -45,13 +48,22 @@ def thought(name: str) -> Item:
 USER = said("user", "go")
 
 
+def body(*items: Item, **members: object) -> bytes:
+    return json.dumps({"model": "gpt-5.5", **members, "input": items}).encode()
+
+
 class Session:
     """One ledger: what leaves of each request, and what the provider has against it."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str | Path = "careful") -> None:
         self.ledger = Ledger()
+        self.policy = load_policy(policy)
         self.provider = ResponsesProvider(behaviour=Behaviour(foreign_reasoning="remove"))
         self.now = 0.0
+
+    def refuses(self, *items: Item, **members: object) -> bool:
+        """Whether the provider refuses what the client sends."""
+        return self.provider.answer(HEADERS, body(*items, **members), self.now).status != 200
 
     def rewritten(self, *items: Item, **members: object) -> Rewrite:
         self.now += 1
@@ -62,21 +74,21 @@ class Session:
             upstream="openai",
             strict=True,
         )
-        body = json.dumps({"model": "gpt-5.5", **members, "input": items}).encode()
-        policy = load_policy("careful").choose("openai", "", facts.model.model)
-        made = rewrite(body, DIALECT, policy, self.ledger, facts)
+        policy = self.policy.choose("openai", "", facts.model.model)
+        made = rewrite(body(*items, **members), DIALECT, policy, self.ledger, facts)
         if made.commit is not None:
             self.ledger.settle(self.ledger.commit(made.commit), None, (), success=True)
         return made
 
-    def sent(self, *items: Item) -> list[Item]:
-        made = self.rewritten(*items)
+    def sent(self, *items: Item, **members: object) -> list[Item]:
+        made = self.rewritten(*items, **members)
         told = self.provider.answer(HEADERS, made.body, self.now)
         assert told.status == 200, told.body
         leaves: list[Item] = json.loads(made.body)["input"]
         return leaves
 
 
+@case("B10")
 @pytest.mark.parametrize(
     "items",
     [
@@ -98,6 +110,7 @@ def test_what_the_format_allows_is_left_alone(items: list[Item]) -> None:
     """Outputs in any order and at any distance, and whatever else stands between them [A201]."""
     made = Session().rewritten(USER, *items)
     assert made.edits == ()
+    assert made.body == body(USER, *items)
 
 
 def test_a_lost_output_is_filled_in_for_ever() -> None:
@@ -140,6 +153,21 @@ def test_an_output_without_a_call_is_kept_as_text() -> None:
     assert last == {"type": "message", "role": "user", "content": content}
 
 
+@case("B11")
+def test_an_output_without_a_call_beside_a_call_without_an_output() -> None:
+    """Each is mended where it stands; the pair between them, and what the person said, are as they were [A201]."""
+    lone, whole, lost = output("old"), [call("a"), output("a")], call("b")
+    history = [USER, lone, *whole, lost, said("user", "Stop.")]
+    session = Session()
+    assert session.refuses(*history)
+    sent = session.sent(*history)
+    label = "[Result of an earlier tool call (old) that is no longer part of this conversation]\nok"
+    mended = [USER, said("user", label), *whole, lost, output("b", MISSING), said("user", "Stop.")]
+    assert sent == mended
+    more = [said("assistant", "Stopped."), said("user", "Thanks.")]
+    assert session.sent(*history, *more) == [*mended, *more]
+
+
 def test_items_that_stand_twice_stand_once() -> None:
     """Told by their ids, or by what they say where they have none [A207 F18]."""
     turn = [thought("rs_1"), said("assistant", "x", id="msg_1"), call("a", id="fc_1"), output("a")]
@@ -160,6 +188,57 @@ def test_reasoning_that_led_to_nothing_goes() -> None:
     ]
     whole = [USER, thought("rs_1"), call("a", id="fc_1"), output("a")]
     assert session.sent(*whole) == whole
+
+
+@case("B48")
+@pytest.mark.parametrize("cut", [[thought("rs_1")], [thought("rs_1"), thought("rs_2")]])
+def test_reasoning_that_stands_alone_goes_and_the_next_stays(cut: list[Item]) -> None:
+    """What is left of a turn that was trimmed leaves; reasoning before its call stays, ids and all [A202 F16]."""
+    whole = [thought("rs_3"), call("a", id="fc_3"), output("a")]
+    history = [USER, *cut, said("user", "again"), *whole]
+    session = Session()
+    assert session.refuses(*history)
+    assert session.sent(*history) == [USER, said("user", "again"), *whole]
+
+
+def named(name: str, **members: object) -> Item:
+    """Reasoning that is there by its id alone."""
+    return {"type": "reasoning", "id": name, "summary": [], **members}
+
+
+@case("B49")
+@pytest.mark.parametrize(
+    "members", [{}, {"encrypted_content": None}, {"encrypted_content": None, "content": []}]
+)
+def test_reasoning_that_nobody_kept_goes_with_the_id_of_what_it_led_to(members: Item) -> None:
+    """An id finds nothing where nothing is stored; calls and words stay, and so does reasoning that came in full."""
+    sealed = [thought("rs_2"), call("b", id="fc_2"), output("b")]
+    history = [
+        USER,
+        named("rs_1", **members),
+        call("a", id="fc_1"),
+        output("a"),
+        *sealed,
+        named("rs_3", **members),
+        said("assistant", "Done.", id="msg_3"),
+        said("user", "more"),
+    ]
+    session = Session()
+    assert session.refuses(*history, store=False)
+    sent = session.sent(*history, store=False)
+    assert sent == [USER, call("a"), output("a"), *sealed, said("assistant", "Done."), said("user", "more")]
+    more = [named("rs_4", **members), call("c", id="fc_4"), output("c")]
+    assert session.sent(*history, *more, store=False) == [*sent, call("c"), output("c")]
+
+
+def test_reasoning_that_may_be_kept_stays() -> None:
+    """At a server that stores, its id finds it; and where its words stand in it, nothing has to be found [A204]."""
+    history = [named("rs_1"), call("a", id="fc_1"), output("a")]
+    assert Session().rewritten(USER, *history).edits == ()
+    assert Session().rewritten(USER, *history, store=True).edits == ()
+    assert Session().rewritten(*history, store=False, previous_response_id="resp_1").edits == ()
+    told = named("rs_1", content=[{"type": "reasoning_text", "text": "Look."}])
+    assert Session().rewritten(USER, told, *history[1:], store=False).edits == ()
 
 
 def test_a_screenshot_that_never_came_takes_its_call_along() -> None:
@@ -188,3 +267,53 @@ def test_a_history_that_names_items_at_the_server_is_not_judged() -> None:
     """The other half may be the one that is named [A204]."""
     made = Session().rewritten(USER, {"type": "item_reference", "id": "fc_1"}, output("a"))
     assert made.edits == ()
+
+
+# -- what is opaque --------------------------------------------------------------------------------------
+
+COMPACTION: Item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "b3BhcXVl"}
+
+
+@case("B44")
+@pytest.mark.parametrize("policy", ["careful", "default", "frugal"])
+def test_a_compaction_is_no_text_and_cuts_nothing_off(policy: str) -> None:
+    """It stays at its place to the byte, and so does what stands before it, in later turns and beside a repair too."""
+    session = Session(policy)
+    history = [USER, said("assistant", "Yes."), COMPACTION, said("user", "more")]
+    for more in ([], [said("assistant", "Done."), said("user", "next")]):
+        history += more
+        made = session.rewritten(*history, store=False)
+        assert made.body == body(*history, store=False)
+    lost = [call("a"), said("user", "Stop.")]
+    made = session.rewritten(*history, *lost, store=False)
+    assert b",".join(json.dumps(item).encode() for item in history) in made.body
+    assert json.loads(made.body)["input"] == [*history, lost[0], output("a", MISSING), lost[1]]
+
+
+# -- what changes in front -------------------------------------------------------------------------------
+
+
+@case("B30")
+def test_a_list_in_the_instructions_that_changes_is_told_behind_the_history(tmp_path: Path) -> None:
+    """The key of the cache goes out as it came; instructions and history are those sent before, to the byte."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "extends: default\nrelocate:\n  rules:\n    - name: plan\n      where: [system]\n"
+        "      pattern: '<plan>(?P<value>[^<]*)</plan>'\n      announce: on_change\n"
+    )
+    session = Session(policy)
+    history: list[Item] = []
+    sent: list[Item] = []
+    for plan in ("pump", "pump done, fan", "fan done"):
+        history.append(said("user", f"Go on with: {len(history)}"))
+        instructions = f"Greenhouse.\n<plan>{plan}</plan>"
+        asked = session.rewritten(*history, instructions=instructions, prompt_cache_key="conv-7")
+        made = json.loads(asked.body)
+        assert made["instructions"] == "Greenhouse.\n<plan>pump</plan>"
+        assert made["prompt_cache_key"] == "conv-7"
+        assert made["input"][: len(sent)] == sent
+        told = re.findall(r"plan is now: ([^(]*) \(", json.dumps(made["input"][len(sent) :]))
+        assert told == ([] if plan == "pump" else [plan])
+        sent = made["input"]
+        assert sent[-1]["content"][-1] == history[-1]["content"][0]  # type: ignore[index]
+        history.append(said("assistant", "Fine."))
