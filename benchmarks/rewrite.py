@@ -7,7 +7,7 @@ cache mark moved to the new end. *Core* is `rewrite` and the ledger's commit; *a
 request before it goes out, with report and expectations. The yardstick is `orjson.loads` and `orjson.dumps` of the
 same body, taken between the turns of the same run; a ratio to it says more than milliseconds on a busy machine.
 CPU time of the process; garbage is collected as it is in service. The thinking rows are of a model that checks what
-its signed thoughts stand behind.
+its signed thoughts stand behind; the rows of other formats are the same session in their spelling.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import Any
 
 import orjson
 from report import Table, save
+from spelling import PATHS, UPSTREAMS, spelt
 from workload import Session, session_of
 
 from proxy.gateway.conversations import Conversations
 from proxy.gateway.exchange import Incoming, Outcome
 from proxy.answer import Answer
-from proxy.dialects.anthropic import Anthropic
+from proxy.dialects import DIALECTS
 from proxy.ledger import Ledger
 from proxy.policy import load_policy
 from proxy.rewrite import rewrite
@@ -48,14 +49,14 @@ def cpu(call: Any) -> tuple[float, Any]:
 class Core:
     """`rewrite` and commit, with facts as the gateway gathers them."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, wire: str) -> None:
         self.policies = load_policy(policy)
         self.rewriter = Conversations(self.policies)
         self.ledger = Ledger()
-        self.dialect = Anthropic()
+        self.wire, self.dialect = wire, DIALECTS[wire]
 
     def turn(self, body: bytes, now: float) -> float:
-        facts = self.rewriter._facts(_incoming(body, now), self.dialect.open(body))
+        facts = self.rewriter._facts(_incoming(body, now, self.wire), self.dialect.open(body))
         policy = self.policies.choose(facts.upstream, facts.agent.name, facts.model.model)
 
         def work() -> Any:
@@ -72,11 +73,11 @@ class Core:
 class Whole:
     """What the gateway does: prepare, and settle when the answer has ended."""
 
-    def __init__(self, policy: str) -> None:
-        self.rewriter = Conversations(load_policy(policy))
+    def __init__(self, policy: str, wire: str) -> None:
+        self.wire, self.rewriter = wire, Conversations(load_policy(policy))
 
     def turn(self, body: bytes, now: float) -> float:
-        request = _incoming(body, now)
+        request = _incoming(body, now, self.wire)
         spent, prepared = cpu(lambda: self.rewriter.prepare(request))
         assert prepared.commit
         answered = Outcome(
@@ -90,17 +91,17 @@ class Whole:
         return spent + settled
 
 
-def _incoming(body: bytes, now: float) -> Incoming:
+def _incoming(body: bytes, now: float, wire: str) -> Incoming:
     return Incoming(
         method="POST",
-        path="/v1/messages",
+        path=PATHS[wire],
         query="",
         headers=HEADERS,
         body=body,
-        upstream="anthropic",
-        dialect="anthropic",
+        upstream=UPSTREAMS[wire],
+        dialect=wire,
         started_at=now,
-        profile="anthropic",
+        profile=UPSTREAMS[wire],
     )
 
 
@@ -114,19 +115,21 @@ def yardstick(body: bytes) -> float:
     return cpu(lambda: orjson.dumps(orjson.loads(body)))[0]
 
 
-def measure(size: int, policy: str, turns: int, colds: int, *, thinking: bool = False) -> dict[str, Any]:
+def measure(
+    size: int, policy: str, turns: int, colds: int, *, thinking: bool = False, wire: str = "anthropic"
+) -> dict[str, Any]:
     """Medians and best values over the turns of one session, each beside the yardstick taken with it."""
     session = session_of(size, thinking=thinking)
     start = len(session.messages)
     for _ in range(turns):
         session.grow()
-    bodies = [session.body(upto) for upto in range(start, start + 2 * turns + 1, 2)]
+    bodies = [spelt(session.body(upto), wire) for upto in range(start, start + 2 * turns + 1, 2)]
     found: dict[str, list[float]] = {"orjson": [], "cold": [], "cold_all": [], "warm": [], "warm_all": []}
     for _ in range(colds):
-        found["cold"].append(Core(policy).turn(bodies[0], 1e9))
-        found["cold_all"].append(Whole(policy).turn(bodies[0], 1e9))
+        found["cold"].append(Core(policy, wire).turn(bodies[0], 1e9))
+        found["cold_all"].append(Whole(policy, wire).turn(bodies[0], 1e9))
         found["orjson"].append(yardstick(bodies[0]))
-    core, whole = Core(policy), Whole(policy)
+    core, whole = Core(policy, wire), Whole(policy, wire)
     for place, body in enumerate(bodies):
         now = 1e9 + place * SECONDS_BETWEEN_TURNS
         spent = (core.turn(body, now), whole.turn(body, now))
@@ -136,7 +139,10 @@ def measure(size: int, policy: str, turns: int, colds: int, *, thinking: bool = 
             found["warm_all"].append(spent[1])
     medians = {name: statistics.median(values) for name, values in found.items()}
     return {
-        "policy": f"{policy}, thinking" if thinking else policy,
+        "policy": f"{policy}, {'thinking' if thinking else wire}"
+        if thinking or wire != "anthropic"
+        else policy,
+        "wire": wire,
         "bytes": len(bodies[0]),
         "blocks": session.blocks,
         "turns": turns,
@@ -164,9 +170,13 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 100)
     found = []
     for size in sizes:
-        rows = [(policy, False) for policy in chosen.policy or POLICIES]
-        for policy, thinking in (*rows, *([(rows[-1][0], True)] if size == THINKING_SIZE else [])):
-            one = measure(size, policy, turns, colds, thinking=thinking)
+        rows = [(policy, False, "anthropic") for policy in chosen.policy or POLICIES]
+        if size == THINKING_SIZE:
+            last = rows[-1][0]
+            rows.append((last, True, "anthropic"))
+            rows += [(last, False, wire) for wire in DIALECTS if wire != "anthropic"]
+        for policy, thinking, wire in rows:
+            one = measure(size, policy, turns, colds, thinking=thinking, wire=wire)
             found.append(one)
             median, ratio = one["median_ms"], one["ratio"]
             table.add(
