@@ -186,8 +186,8 @@ class Message(Struct, frozen=True, kw_only=True, dict=True):
 
     `raw` is the whole message as sent, None once anything in it changed; `frame` are its members other than
     the content; `bare` says that the content was a string. `index` is the place in the client's list, -1
-    for a message of ours. `name`: its id, where the format gives messages one that no other may have [A207]. A
-    message emptied by edits keeps its place and is not written.
+    for a message of ours. `name`: its id, where the format gives messages one that no other may have [A207];
+    `misnamed`: it is none that its kind may have, `nameless`: the message leaves without it. A message emptied by edits keeps its place and is not written.
     """
 
     role: Role
@@ -197,6 +197,8 @@ class Message(Struct, frozen=True, kw_only=True, dict=True):
     bare: bool = False
     index: int = -1
     name: str = ""
+    misnamed: bool = False
+    nameless: bool = False
 
     @property
     def written(self) -> bool:

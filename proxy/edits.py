@@ -98,6 +98,10 @@ class Mend(Change, frozen=True, kw_only=True):
     count: int
 
 
+class Unname(Change, frozen=True, kw_only=True):
+    """The target's message leaves without its id, which says nothing [A207]."""
+
+
 class AddMember(Change, frozen=True, kw_only=True):
     """The request gets a member the client did not send. It is no part of the prompt, so it has no target."""
 
@@ -106,7 +110,7 @@ class AddMember(Change, frozen=True, kw_only=True):
     value: bytes
 
 
-Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend
+Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend | Unname
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -208,6 +212,12 @@ class _Bench:
         self.added.append((edit.name, Raw(edit.value)))
         return True
 
+    def unname(self, place: int) -> bool:
+        """The message loses its id; what is no message has none."""
+        if place >= 0:
+            self.messages[place] = structs.replace(self.messages[place], nameless=True, raw=None)
+        return place >= 0
+
     def closed(self) -> Conversation:
         changes: dict[str, object] = {}
         if self.added:
@@ -249,7 +259,7 @@ def apply(
     return (bench.closed() if done else conversation), done
 
 
-def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for each kind of edit
+def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901, PLR0912  one case for each kind of edit
     if isinstance(edit, Mend):
         return True
     if isinstance(edit, AddMember):
@@ -277,6 +287,8 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901  one case for e
             return _move(bench, (parts, at), edit, to, before=before)
         case PlaceMark(mark=mark):
             parts[at] = _marked(old, mark)
+        case Unname():
+            return bench.unname(place)
         case _:
             assert_never(edit)
     return True

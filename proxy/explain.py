@@ -14,7 +14,19 @@ from typing import assert_never
 from msgspec import Struct
 
 from .conversation import Conversation, Part, Reminder, Role, Source, Text, ToolResult, source_of
-from .edits import AddMember, Edit, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
+from .edits import (
+    AddMember,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Mend,
+    Move,
+    PlaceMark,
+    Remove,
+    Replace,
+    Target,
+    Unname,
+)
 from .rewrite import Rewrite
 from .runs import runs
 
@@ -179,6 +191,8 @@ def _action(edit: Edit, places: Mapping[Target, str]) -> str:
             return "unmark" if mark is None else "mark"
         case AddMember(name=name):
             return f"add {name}"
+        case Unname():
+            return "drop id"
         case Mend(count=count):
             return f"mend {count}"
         case _:

@@ -142,6 +142,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Characters of a tool call's id [A207]."""
     chat_tool_id_max: int = 256
     """The same in the chat completions format [A104]."""
+    item_id_prefixes: bool = False
+    """Must the id of an item begin as those of its kind do [A207]?"""
 
     image_tokens: int = 1568
     """Most tokens one image costs [A38]."""

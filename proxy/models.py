@@ -96,6 +96,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tool_id_pattern: str | None = None
     tool_id_max: Annotated[int, Meta(ge=1)] | None = None
     chat_tool_id_max: Annotated[int, Meta(ge=1)] | None = None
+    item_id_prefixes: bool | None = None
     image_tokens: Tokens | None = None
     image_long_edge: Annotated[int, Meta(ge=1)] | None = None
     image_max_count: Annotated[int, Meta(ge=0)] | None = None

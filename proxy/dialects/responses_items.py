@@ -4,7 +4,7 @@ Each item is one message: a flat list only ever grows at its end, and so does th
 is no message is a message of one part, whose bytes are the whole item. The model's items in a row are one turn of it
 all the same, and so are outputs in a row: whoever asks for turns looks at the roles.
 
-Ids of items are new in every session and say nothing; they leave as they came.
+Ids of items are new in every session and say nothing (see `responses_ids`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from msgspec import Raw, Struct
 
 from ..conversation import Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..errors import BodyError
-from ..rawjson import closed_array, closed_object, encoded, is_string, items, members
+from ..rawjson import closed_object, encoded, is_string, members
 from .chat_marks import ABSENT, Pairs, put, says_nothing
 from .responses_calls import (
     FORMS,
     OUTPUTS,
     answered_id,
-    kind_of,
     read_call,
     read_result,
     written_call,
     written_result,
 )
 from .responses_content import INSIDE, read_content, written_content
+from .responses_ids import is_misnamed, spared, without_id
 
 MESSAGE, REASONING, REFERENCE, TOOLS = "message", "reasoning", "item_reference", "additional_tools"
 
@@ -47,9 +47,6 @@ _SPOKEN = re.compile(r".*_call|mcp_list_tools|mcp_approval_request|compaction|co
 
 _ANSWERED = re.compile(r".*_output|mcp_approval_response")
 """Items without a form of their own here that answer one."""
-
-_FREE_IDS = frozenset({"", MESSAGE, *FORMS} - {"computer_call"})
-"""Types of the model's items whose `id` need not be there [A207]."""
 
 
 _UNSAID = ("id", "status")
@@ -127,6 +124,7 @@ def read_item(raw: Raw, place: int, before: Sequence[Message]) -> Message:
         frame=(("type", Raw(encoded(kind))),),
         index=place,
         name=head.id or "",
+        misnamed=is_misnamed(kind, head.id or "", part),
     )
 
 
@@ -144,6 +142,7 @@ def _message(raw: Raw, head: Head, place: int) -> Message:
         bare=bare,
         index=place,
         name=head.id or "",
+        misnamed=is_misnamed(MESSAGE, head.id or ""),
     )
 
 
@@ -216,7 +215,7 @@ def written(message: Message) -> list[Raw | bytes]:
         listed.append(item)
     if said:
         listed.append(_written_message(message, frame, said))
-    return listed
+    return [spared(item, message.name) for item in listed] if message.nameless else listed
 
 
 def _is_message(message: Message) -> bool:
@@ -286,25 +285,8 @@ def without_ids(messages: Sequence[Message]) -> Iterator[list[Raw | bytes]]:
             continue
         listed: list[Raw | bytes] = [message.raw] if message.raw is not None else written(message)
         bereft = bereft and message.role is Role.ASSISTANT and not _was_reasoning(message)
-        yield [_without_id(raw) for raw in listed] if bereft else listed
+        yield [without_id(raw) for raw in listed] if bereft else listed
 
 
 def _was_reasoning(message: Message) -> bool:
     return dict(message.frame).get("type", ABSENT) == Raw(b'"reasoning"') and not _is_message(message)
-
-
-def _without_id(raw: Raw | bytes) -> Raw | bytes:
-    """The item without its id, or items joined by commas without theirs; what needs its own keeps it."""
-    joined = items(b"[" + bytes(raw) + b"]")
-    bare = [_unnamed(item) for item in joined]
-    return (
-        closed_array(bare)[1:-1]
-        if any(new is not old for new, old in zip(bare, joined, strict=True))
-        else raw
-    )
-
-
-def _unnamed(item: Raw) -> Raw | bytes:
-    if kind_of(item) not in _FREE_IDS or "id" not in dict(members(item)):
-        return item
-    return closed_object((name, value) for name, value in members(item) if name != "id")

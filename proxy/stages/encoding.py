@@ -1,4 +1,5 @@
-"""Ids that the upstream refuses become ids that it takes: the same id always the same one [A24 A207 A430].
+"""Ids that the upstream refuses become ids that it takes: the same id always the same one [A24 A207 A430]. Ids that
+nothing refers to leave: those of items, where they are no ids of the item's kind [A207 F18].
 
 Arguments that a model broke off are no JSON; where the upstream reads them in every turn, an object takes their
 place that holds what was written, or the session is stuck [A521].
@@ -10,13 +11,14 @@ policy switches both.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, structs
 
 from ..conversation import Part, ToolCall, ToolResult
-from ..edits import Edit, Replace, target_of
+from ..edits import Edit, Replace, Unname, target_of
 from ..identity import digest
 from ..rawjson import closed_object, encoded
 from .view import Proposal, View, causal, weight
@@ -41,6 +43,8 @@ def propose(view: View, config: Config) -> Proposal:
     model, rules = view.facts.model, view.rules
     pattern = model.tool_id_pattern
     longest = model.chat_tool_id_max if rules.short_ids else rules.call_id_max
+    if config.ids and model.item_id_prefixes:
+        edits += _unnamed(view)
     for _, part, _ in view.fresh():
         renamed = _renamed(part, pattern, longest) if config.ids else None
         made = _whole(renamed or part) if config.arguments and model.parses_arguments else None
@@ -60,6 +64,18 @@ def propose(view: View, config: Config) -> Proposal:
                 )
             )
     return causal(NAME, edits)
+
+
+def _unnamed(view: View) -> Iterator[Edit]:
+    messages = view.conversation.messages
+    for at, part, _ in view.fresh():
+        if messages[at].misnamed and not messages[at].nameless and part is messages[at].parts[0]:
+            yield Unname(
+                stage=NAME,
+                reason="id of another kind of item [A207 F18]",
+                target=target_of(part),
+                required=True,
+            )
 
 
 def _renamed(part: Part, pattern: str, longest: int) -> Part | None:

@@ -55,8 +55,9 @@ def body(*items: Item, **members: object) -> bytes:
 class Session:
     """One ledger: what leaves of each request, and what the provider has against it."""
 
-    def __init__(self, policy: str | Path = "careful") -> None:
+    def __init__(self, policy: str | Path = "careful", upstream: str = "openai") -> None:
         self.ledger = Ledger()
+        self.upstream = upstream
         self.policy = load_policy(policy)
         self.provider = ResponsesProvider(behaviour=Behaviour(foreign_reasoning="remove"))
         self.now = 0.0
@@ -70,11 +71,11 @@ class Session:
         facts = Facts(
             now=self.now,
             tenant=b"tenant",
-            model=Models.load().facts("openai", "gpt-5.5", "openai_responses"),
-            upstream="openai",
+            model=Models.load().facts(self.upstream, "gpt-5.5", "openai_responses"),
+            upstream=self.upstream,
             strict=True,
         )
-        policy = self.policy.choose("openai", "", facts.model.model)
+        policy = self.policy.choose(self.upstream, "", facts.model.model)
         made = rewrite(body(*items, **members), DIALECT, policy, self.ledger, facts)
         if made.commit is not None:
             self.ledger.settle(self.ledger.commit(made.commit), None, (), success=True)
@@ -267,6 +268,48 @@ def test_a_history_that_names_items_at_the_server_is_not_judged() -> None:
     """The other half may be the one that is named [A204]."""
     made = Session().rewritten(USER, {"type": "item_reference", "id": "fc_1"}, output("a"))
     assert made.edits == ()
+
+
+# -- ids of items ----------------------------------------------------------------------------------------
+
+MISNAMED: list[list[Item]] = [
+    [call("a", id="msg_5"), output("a")],
+    [call("a", id="call_a"), output("a", "ok") | {"id": "call_a"}],
+    [call("a", id="fc:5"), output("a")],
+    [call("a", id="fc_" + "5" * 64), output("a")],
+    [custom("a") | {"id": "fc_5"}, output("a", kind="custom_tool_call")],
+    [said("assistant", "Done.", id="chatcmpl-5", status="completed")],
+    [thought("5"), call("a", id="fc_5"), output("a")],
+]
+
+
+@case("B70")
+@pytest.mark.parametrize("items", MISNAMED)
+@pytest.mark.parametrize("adopted", [False, True])
+def test_an_id_of_another_kind_of_item_leaves(items: list[Item], *, adopted: bool) -> None:
+    """The id alone: what a call is answered by stays, and so does every id that is right, now and in later turns."""
+    right: list[Item] = [call("z", id="fc_2"), output("z"), said("assistant", "x", id="msg_2")]
+    history = [USER, *items, *right, *([said("user", "more")] if adopted else [])]
+    session = Session()
+    assert session.refuses(*history)
+    sent = session.sent(*history)
+    wrong = [
+        item.get("id") for item in items if item.get("id") != "fc_5" or item["type"] == "custom_tool_call"
+    ]
+    mended = [
+        {name: value for name, value in item.items() if name != "id" or value not in wrong} for item in items
+    ]
+    assert sent == [USER, *mended, *history[len(items) + 1 :]]
+    more = [said("assistant", "y", id="item_9"), said("user", "next")]
+    assert session.sent(*history, *more) == [*sent, said("assistant", "y"), said("user", "next")]
+    assert Session().rewritten(*sent).edits == ()
+
+
+@case("B70")
+def test_a_service_that_has_ids_of_its_own_gets_them_back() -> None:
+    """Some keep in an id what they need: where no rule is known for them, they leave as they came."""
+    for items in MISNAMED:
+        assert Session(upstream="unknown").rewritten(USER, *items).edits == ()
 
 
 # -- what is opaque --------------------------------------------------------------------------------------

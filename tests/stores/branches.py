@@ -18,7 +18,7 @@ from proxy.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from proxy.edits import AddMember, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target
+from proxy.edits import AddMember, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target, Unname
 from proxy.branch import Branch, Frontier, Frozen, Promise, Spelling
 from proxy.usage import Usage
 
@@ -137,6 +137,7 @@ EDITS = {
     Remove: st.builds(Remove, **change),
     Move: st.builds(Move, to=targets, before=st.booleans(), **change),
     PlaceMark: st.builds(PlaceMark, mark=marks, **change),
+    Unname: st.builds(Unname, **change),
     Mend: st.builds(Mend, count=counts, **change),
     AddMember: st.builds(AddMember, name=texts, value=st.binary(max_size=20), **change),
 }
