@@ -18,7 +18,18 @@ from proxy.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from proxy.edits import AddMember, InsertAfter, InsertBefore, Mend, Move, PlaceMark, Remove, Replace, Target, Unname
+from proxy.edits import (
+    AddMember,
+    InsertAfter,
+    InsertBefore,
+    Mend,
+    Move,
+    PlaceMark,
+    Remove,
+    Replace,
+    Target,
+    Unname,
+)
 from proxy.branch import Branch, Frontier, Frozen, Promise, Spelling
 from proxy.usage import Usage
 
