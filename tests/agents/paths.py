@@ -25,17 +25,19 @@ _HOP = {"host", "content-length", "transfer-encoding", "connection", "keep-alive
 
 
 @contextmanager
-def base_url(way: Way, provider: str, state: Path, *, policy: str = "default") -> Iterator[str]:
-    """The base URL for an agent so that its requests reach `provider` this way."""
+def base_url(
+    way: Way, provider: str, state: Path, *, policy: str = "default", profile: str = "anthropic"
+) -> Iterator[str]:
+    """The base URL for an agent so that its requests reach `provider` this way; `profile` is what it is for Messages."""
     if way == "direct":
         yield provider
     else:
-        with stet(provider, state, policy=policy) as url:
+        with stet(provider, state, policy=policy, profile=profile) as url:
             yield url
 
 
 @contextmanager
-def stet(provider: str, state: Path, *, policy: str = "default") -> Iterator[str]:
+def stet(provider: str, state: Path, *, policy: str = "default", profile: str = "anthropic") -> Iterator[str]:
     """A `stet serve` process of its own, its state below `state`, its log in `state/log`."""
     state.mkdir(parents=True, exist_ok=True)
     environment = {
@@ -43,7 +45,7 @@ def stet(provider: str, state: Path, *, policy: str = "default") -> Iterator[str
         "HOME": str(state),
         "STET_LISTEN": "127.0.0.1:0",
         "STET_ADMIN": "off",
-        "STET_UPSTREAMS": ",".join(f"{name}={provider}#{name}" for name in ("anthropic", "openai", "gemini")),
+        "STET_UPSTREAMS": f"anthropic={provider}#{profile},openai={provider}#openai,gemini={provider}#gemini",
         "STET_STATE": str(state / "promises"),
         "STET_POLICY": policy,
         "STET_LOG": "json",

@@ -109,12 +109,14 @@ def session(
     home.mkdir()
     files = sorted(str(file) for file in project.glob("*.py"))
     provider = Provider(settings or Settings(binding="error"), script or tour(str(project), files, STEPS))
-    with Server(provider) as server, base_url(way, server.url, project.parent / "stet") as url:
+    state = project.parent / "stet"
+    # The embedded provider is no vendor who takes an attribution block out itself.
+    with Server(provider) as server, base_url(way, server.url, state, profile="unknown") as url:
         with between(url, client) if client else nullcontext(url) as nearest:
             claude = Claude(
                 version=version, base_url=nearest, home=home, cwd=project, model=model, env=env or {}
             )
-            work = Session(claude, provider, project.parent / "stet" / "log")
+            work = Session(claude, provider, state / "log")
             yield work
     assert work.complaints == []
 
