@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from ..conversation import Mark, Message, Part, ToolCall, ToolDefinition, ToolResult
 from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
-from .chat_marks import ABSENT, MARKS, Pairs, put, put_mark, read_mark, says_nothing
+from .chat_marks import ABSENT, MARKS, Pairs, marked_content, put, read_mark, says_nothing
 
 MEDIA = ("image_url", "input_audio", "file", "video_url")
 """Content parts that are no text; the member of the same name holds the data."""
@@ -242,12 +242,12 @@ def written_result(part: ToolResult) -> bytes:
     content, mark = result_content(old)
     if content != part.content or mark != part.mark:
         value = part.content if content != part.content else bytes(old)
-        put(pairs, "content", _marked_content(value or b'""', part.mark))
+        put(pairs, "content", marked_content(value or b'""', part.mark))
     return closed_object(pairs)
 
 
 def _new_tool_message(part: ToolResult) -> Pairs:
-    content = ("content", _marked_content(part.content or b'""', part.mark))
+    content = ("content", marked_content(part.content or b'""', part.mark))
     match derived_from(part.call_id):
         case ("function", name):
             return [("role", b'"function"'), ("name", encoded(name)), content]
@@ -255,19 +255,3 @@ def _new_tool_message(part: ToolResult) -> Pairs:
             return [("role", b'"tool"'), *([("name", encoded(name))] if name else []), content]
         case _:
             return [("role", b'"tool"'), ("tool_call_id", encoded(part.call_id)), content]
-
-
-def _marked_content(content: bytes, mark: Mark | None) -> bytes:
-    """The content of a tool message with this mark on its last part."""
-    if is_string(content):
-        if mark is None:
-            return content
-        pairs: Pairs = [("type", b'"text"'), ("text", content)]
-        put_mark(pairs, mark)
-        return closed_array([closed_object(pairs)])
-    if not is_array(content) or not items(content):
-        return content
-    *blocks, last = items(content)
-    pairs = [*members(last)]
-    put_mark(pairs, mark)
-    return closed_array([*blocks, closed_object(pairs)])

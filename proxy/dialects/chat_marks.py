@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
 from ..conversation import Mark
-from ..rawjson import closed_object, encoded, is_string, members
+from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
 
 Pairs: TypeAlias = list[tuple[str, Raw | bytes]]
 
@@ -66,18 +67,19 @@ def _equal(raw: Raw | bytes, value: bytes) -> bool:
     return is_string(raw) and is_string(value) and _string.decode(raw) == _string.decode(value)
 
 
-def put_mark(pairs: Pairs, mark: Mark | None) -> None:
-    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
-    at = next((at for at, (name, raw) in enumerate(pairs) if name in MARKS and not says_nothing(raw)), None)
+def put_mark(pairs: Pairs, mark: Mark | None, names: Sequence[str] = MARKS) -> None:
+    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about. `names`: the
+    members that are marks in this format."""
+    at = next((at for at, (name, raw) in enumerate(pairs) if name in names and not says_nothing(raw)), None)
     if at is None:
         if mark is not None:
             put(pairs, *_new_mark(mark))
         return
     if mark is None:
-        pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
+        pairs[:] = [(name, raw) for name, raw in pairs if name not in names]
         return
     if (pairs[at][0] == "prompt_cache_breakpoint") != mark.explicit:
-        pairs[:] = [(name, raw) for name, raw in pairs if name not in MARKS]
+        pairs[:] = [(name, raw) for name, raw in pairs if name not in names]
         put(pairs, *_new_mark(mark))
         return
     control: Pairs = [*members(pairs[at][1])]
@@ -89,6 +91,24 @@ def put_mark(pairs: Pairs, mark: Mark | None) -> None:
     else:
         put(control, "ttl", encoded(mark.ttl))
     pairs[at] = (pairs[at][0], closed_object(control))
+
+
+def marked_content(
+    content: bytes, mark: Mark | None, kind: str = "text", names: Sequence[str] = MARKS
+) -> bytes:
+    """The content of a tool result with this mark on its last part; `kind` is what a text part is called."""
+    if is_string(content):
+        if mark is None:
+            return content
+        pairs: Pairs = [("type", encoded(kind)), ("text", content)]
+        put_mark(pairs, mark, names)
+        return closed_array([closed_object(pairs)])
+    if not is_array(content) or not items(content):
+        return content
+    *blocks, last = items(content)
+    pairs = [*members(last)]
+    put_mark(pairs, mark, names)
+    return closed_array([*blocks, closed_object(pairs)])
 
 
 def _new_mark(mark: Mark) -> tuple[str, bytes]:

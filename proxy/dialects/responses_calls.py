@@ -12,8 +12,8 @@ from msgspec import Raw, Struct
 
 from ..conversation import Mark, ToolCall, ToolDefinition, ToolResult
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
-from .chat_marks import ABSENT, Pairs, put, says_nothing
-from .responses_content import MEDIA, marked_content, result_content
+from .chat_marks import ABSENT, Pairs, marked_content, put, says_nothing
+from .responses_content import MARK, MEDIA, result_content
 
 
 class Form(Struct, frozen=True):
@@ -208,7 +208,7 @@ def _output(kind: str, content: bytes, mark: Mark | None, old: bytes) -> bytes:
     """What an output of this form says: in the form's own words where it has some."""
     match kind:
         case "function_call_output" | "custom_tool_call_output":
-            return marked_content(content, mark)
+            return marked_content(content, mark, "input_text", (MARK,))
         case "shell_call_output" if is_string(content):
             failed = b'{"type":"exit","exit_code":1}'
             said = closed_object((("stdout", content), ("stderr", b'""'), ("outcome", failed)))

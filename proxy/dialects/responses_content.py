@@ -28,7 +28,7 @@ from ..conversation import (
 )
 from ..errors import BodyError
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
-from .chat_marks import ABSENT, Pairs, put, says_nothing
+from .chat_marks import ABSENT, Pairs, put, put_mark
 
 MEDIA = ("input_image", "input_file", "input_audio")
 """Content parts that are no text."""
@@ -177,7 +177,7 @@ def _written(part: Part, role: Role) -> Raw | bytes:
             if part.raw is not None:
                 return part.raw
             pairs: Pairs = [*members(part.base)] if part.base is not None else []
-            _put_mark(pairs, part.mark)
+            put_mark(pairs, part.mark, (MARK,))
             return closed_object(pairs)
         case ToolCall() | ToolResult() | Reasoning() | ToolDefinition():
             raise AssertionError("calls, outputs and reasoning are items")
@@ -201,46 +201,5 @@ def _text_block(part: Text | Reminder, text: str, role: Role) -> Raw | bytes:
             pairs.append(("text", origin))
     put(pairs, _TEXTS[kind], encoded(text))
     if not model or any(name == MARK for name, _ in pairs):  # the model's own words carry none [B104]
-        _put_mark(pairs, part.mark)
+        put_mark(pairs, part.mark, (MARK,))
     return closed_object(pairs)
-
-
-def marked_content(content: bytes, mark: Mark | None) -> bytes:
-    """The content of an output with this mark on its last part."""
-    if is_string(content):
-        if mark is None:
-            return content
-        pairs: Pairs = [("type", b'"input_text"'), ("text", content)]
-        _put_mark(pairs, mark)
-        return closed_array([closed_object(pairs)])
-    if not is_array(content) or not items(content):
-        return content
-    *blocks, last = items(content)
-    pairs = [*members(last)]
-    _put_mark(pairs, mark)
-    return closed_array([*blocks, closed_object(pairs)])
-
-
-def _put_mark(pairs: Pairs, mark: Mark | None) -> None:
-    """Set the mark. One that stands keeps its spelling, and members that this version knows nothing about."""
-    at = next((at for at, (name, raw) in enumerate(pairs) if name == MARK and not says_nothing(raw)), None)
-    if at is None:
-        if mark is not None:
-            put(pairs, MARK, _new_mark(mark))
-        return
-    if mark is None:
-        pairs[:] = [(name, raw) for name, raw in pairs if name != MARK]
-        return
-    spelt: Pairs = [*members(pairs[at][1])]
-    ttl = next((_string.decode(raw) for name, raw in spelt if name == "ttl" and is_string(raw)), None)
-    if ttl == mark.ttl:
-        return
-    if mark.ttl is None:
-        spelt = [(name, raw) for name, raw in spelt if name != "ttl"]
-    else:
-        put(spelt, "ttl", encoded(mark.ttl))
-    pairs[at] = (MARK, closed_object(spelt))
-
-
-def _new_mark(mark: Mark) -> bytes:
-    return encoded({"mode": "explicit", **({} if mark.ttl is None else {"ttl": mark.ttl})})
