@@ -38,47 +38,10 @@ from .yamlfile import Document, parse, read, schema, suggestion
 
 Off = Literal["off"]
 
-STAGES = (
-    "encoding",
-    "normalize",
-    "steady",
-    "balance",
-    "reasoning",
-    "media",
-    "alternate",
-    "label",
-    "relocate",
-    "externalize",
-    "stale",
-    "cache_key",
-    "breakpoints",
-)
-
 
 class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One setting a stage: a mapping of its options, or `off`. What is not named is `off`."""
+    """One setting a stage, in the order of `stages.ORDER`: a mapping of its options, or `off`. None: not named."""
 
-    encoding: encoding.Config | Off = "off"
-    normalize: normalize.Config | Off = "off"
-    steady: steady.Config | Off = "off"
-    balance: balance.Config | Off = "off"
-    reasoning: reasoning.Config | Off = "off"
-    media: media.Config | Off = "off"
-    alternate: alternate.Config | Off = "off"
-    label: label.Config | Off = "off"
-    relocate: relocate.Config | Off = "off"
-    externalize: externalize.Config | Off = "off"
-    stale: stale.Config | Off = "off"
-    cache_key: cache_key.Config | Off = "off"
-    breakpoints: breakpoints.Config | Off = "off"
-
-
-class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stages for requests that match all conditions given: globs on upstream, agent and model names."""
-
-    upstream: str | None = None
-    agent: str | None = None
-    model: str | None = None
     encoding: encoding.Config | Off | None = None
     normalize: normalize.Config | Off | None = None
     steady: steady.Config | Off | None = None
@@ -92,6 +55,17 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stale: stale.Config | Off | None = None
     cache_key: cache_key.Config | Off | None = None
     breakpoints: breakpoints.Config | Off | None = None
+
+
+STAGES = Stages.__struct_fields__
+
+
+class When(Stages, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stages for requests that match all conditions given: globs on upstream, agent and model names."""
+
+    upstream: str | None = None
+    agent: str | None = None
+    model: str | None = None
 
     def matches(self, upstream: str, agent: str, model: str) -> bool:
         """Whether all conditions hold."""
@@ -117,7 +91,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     def config(self, stage: str) -> object | None:
         """The stage's settings, None where it is off."""
         found = getattr(self.stages, stage)
-        return None if found == "off" else found
+        return None if found in ("off", None) else found
 
     @property
     def idle(self) -> bool:
@@ -265,7 +239,7 @@ def _base(document: Document, base: str) -> Document:
 
 def _checked(document: Document) -> PolicyFile:
     """What a type cannot say. Raises PolicyError pointing at the place."""
-    file = document.convert(PolicyFile)
+    file = _filled(document, document.convert(PolicyFile))
     tables: list[tuple[tuple[str | int, ...], Stages | When]] = [((), file)]
     tables += [(("when", at), entry) for at, entry in enumerate(file.when)]
     for place, table in tables:
@@ -284,6 +258,16 @@ def _checked(document: Document) -> PolicyFile:
                 ("when", at), "an entry of `when` needs a condition: upstream, agent or model"
             )
     return file
+
+
+def _filled(document: Document, file: PolicyFile) -> PolicyFile:
+    """The file with `off` for stages it does not name. One named without a word about it was meant to do something."""
+    unnamed = [stage for stage in STAGES if getattr(file, stage) is None]
+    written = document.plain()
+    for stage in unnamed:
+        if stage in written:
+            raise document.error((stage,), f"say what `{stage}` does: options, {{}} for its defaults, or off")
+    return structs.replace(file, **dict.fromkeys(unnamed, "off"))
 
 
 def _check_shares(document: Document, place: tuple[str | int, ...], config: externalize.Config) -> None:

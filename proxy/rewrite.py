@@ -41,6 +41,7 @@ from .replay import Replayed, crosses, replay
 from .runs import Run, follow, runs
 from .spool import Spooled
 from .stages import ORDER, Facts, View, breakpoints
+from .stages.encoding import Config
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
 
@@ -125,7 +126,7 @@ def _read(
         return enter(body, dialect, ledger, facts, opened), ()
     except BodyError:
         encoding = policy.stages.encoding
-        mended, count = repair(body) if encoding != "off" and encoding.text else (body, 0)
+        mended, count = repair(body) if isinstance(encoding, Config) and encoding.text else (body, 0)
         if not count:
             raise
     edit = Mend(

@@ -222,3 +222,11 @@ def test_a_policy_is_chosen_once_for_the_same_request() -> None:
     for number in range(600):
         policies.choose("anthropic", "", f"model-{number}")
     assert policies.choose("anthropic", "", "claude-sonnet-4-5") == first
+
+
+def test_a_stage_named_without_a_word_about_it_is_an_error_with_its_place(tmp_path: Path) -> None:
+    """`stale:` with nothing behind it would else be off, which nobody means who writes it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("extends: careful\nstale:\n")
+    with pytest.raises(StetError, match=r"policy\.yaml:2:\d+: say what `stale` does"):
+        load_policy(file)
