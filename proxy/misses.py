@@ -8,6 +8,7 @@ of its own [B20 B108 A206], that is said beside ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -24,12 +25,13 @@ from .conversation import (
     ToolCall,
     ToolResult,
 )
-from .edits import Edit
+from .edits import Edit, target_of
 from .identity import head, setting
 from .models import ModelFacts
 from .recall import Recent
 from .rewrite import Rewrite
 from .stages import Facts
+from .stages.marks import standing
 from .turns import NOISE_TOKENS, Miss, MissReason
 from .usage import Usage
 
@@ -117,7 +119,30 @@ def _foreseen(
     if made:
         saved = sum(edit.tokens_before - edit.tokens_after for edit in made)
         return Miss("ours", f"{made[0].stage}: {made[0].reason}, about {saved} tokens lighter from here on")
-    return None
+    return _unreached(rewrite.read if observed else rewrite.sent, frontier, facts.model)
+
+
+def _unreached(conversation: Conversation, frontier: Frontier, model: ModelFacts) -> Miss | None:
+    """Where only what is marked is kept: whether a mark of this request looks back as far as the last one of the
+    request before. Runs of calls, and of results, are one position [B6]."""
+    if model.regime != "breakpoints" or frontier.tail is None or conversation.automatic_mark is not None:
+        return None
+    marked = {target_of(one.spot.part) for one in standing(conversation)}
+    steps, run = 0, None
+    for part in chain.from_iterable(message.parts for message in conversation.messages):
+        kind = type(part)
+        if not steps and target_of(part) != frontier.tail:
+            continue
+        steps += kind is not run or kind not in (ToolCall, ToolResult)
+        run = kind
+        if target_of(part) in marked:
+            if steps <= model.lookback:
+                return None
+            return Miss(
+                "lookback",
+                f"the next mark stands {steps} blocks behind the last one, and {model.lookback} are looked back",
+            )
+    return Miss("client", "no cache mark where the last request ended, or behind it") if steps else None
 
 
 def outlived(frontier: Frontier, facts: Facts) -> float | None:

@@ -168,7 +168,8 @@ def test_a_cache_expires() -> None:
         "expired", "301 s since the last request, kept for 300 s"
     )
     marked = user({**text("c"), "cache_control": {"type": "ephemeral", "ttl": "1h"}})
-    assert missed(*OPENING[:2], marked, then=LATER, wait=301.0) is None
+    later = (*OPENING, answer("d"), user({**text("e"), "cache_control": {"type": "ephemeral"}}))
+    assert missed(*OPENING[:2], marked, then=later, wait=301.0) is None
     assert missed(*OPENING[:2], marked, then=LATER, wait=3601.0) == Miss(
         "expired", "3601 s since the last request, kept for 3600 s"
     )
@@ -471,3 +472,33 @@ def test_the_provider_has_a_word_too(
 ) -> None:
     """Beside our own finding; instead of it only where its word alone tells whose the change is."""
     assert diagnosed(found, diagnosis) == said
+
+
+MARK: Json = {"cache_control": {"type": "ephemeral"}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        (18, None),
+        (19, Miss("lookback", "the next mark stands 21 blocks behind the last one, and 20 are looked back")),
+    ],
+)
+def test_a_mark_finds_the_last_one_within_the_lookback_only(steps: int, found: Miss | None) -> None:
+    """The marked block and nineteen before it are looked at [B6]."""
+    more = (answer(*map(str, range(steps))), user({**text("go on"), **MARK}))
+    assert missed(user({**text("a"), **MARK}), then=(user("a"), *more)) == found
+
+
+def test_a_run_of_calls_and_one_of_results_are_one_step_each() -> None:
+    """Thirty parallel calls are two positions [B6]."""
+    calls = answer(*(call(f"toolu_{nth}") for nth in range(30)))
+    results = user(*(result(f"toolu_{nth}", "ok") for nth in range(30)))
+    then = (user("a"), calls, results, answer("b"), user({**text("c"), **MARK}))
+    assert missed(user({**text("a"), **MARK}), then=then) is None
+
+
+def test_where_the_client_marks_no_further_that_is_its_change() -> None:
+    """Nothing looks back."""
+    found = missed(user({**text("a"), **MARK}), then=(user("a"), answer("b"), user("c")))
+    assert found == Miss("client", "no cache mark where the last request ended, or behind it")
