@@ -193,12 +193,16 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
+    from .gateway.values import DEFAULT_UPSTREAMS  # noqa: PLC0415  as above
+
     file, parent = policies.load_policy(given.policy).file, policies.parent_of(given.policy)
     extends = f", extends {parent.file.name}" if parent is not None else ""
     lines = [f"{given.policy}: sound ({file.name}{extends})", *([f"  {file.about}"] if file.about else [])]
     lines += outline(file, parent.file if parent is not None else None, every=given.all)
     if not given.all:
         lines.append("  (--all shows every option)")
+    names = [agent.name for agent in Agents.load().known]
+    lines += [f"warning: {doubt}" for doubt in policies.unmatched(given.policy, names, [*DEFAULT_UPSTREAMS])]
     columns = _columns()
     for line in lines:
         print(

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from .agents import Agent, Field, VolatileRule, merged
-from .errors import PolicyError, StetError
+from .errors import ConfigError, PolicyError, StetError
 from .identity import digest
 from .shipped import config_dir, read_shipped
 from .stages import (
@@ -174,6 +174,19 @@ def load_policy(source: str | Path) -> Policies:
     return Policies(own, tuple(files))
 
 
+def unmatched(source: str | Path, agents: Sequence[str], upstreams: Sequence[str]) -> list[ConfigError]:
+    """Conditions of `when` that none of these agents, or upstreams, meets: often a slip, but a server may know more."""
+    document = _named(str(source)) if _is_shipped(str(source)) else _file(Path(source))
+    whole = _extended(document, (), [])
+    found = []
+    for at, entry in enumerate(whole.convert(PolicyFile).when):
+        for kind, glob, known in (("agent", entry.agent, agents), ("upstream", entry.upstream, upstreams)):
+            if glob is not None and not any(fnmatchcase(name, glob) for name in known):
+                words = f"no {kind} that comes with Stet is called {glob!r}{suggestion(glob, known)}"
+                found.append(whole.error(("when", at, kind), words))
+    return found
+
+
 def parent_of(source: str | Path) -> Policies | None:
     """The policy that a policy extends, None where it stands alone. Raises ConfigErrors as `load_policy` does."""
     document = _named(str(source)) if _is_shipped(str(source)) else _file(Path(source))
@@ -311,4 +324,5 @@ __all__ = [
     "policy_schema",
     "shipped_policies",
     "structs",
+    "unmatched",
 ]

@@ -154,6 +154,22 @@ def test_check_says_what_a_policy_does(tmp_path: Path) -> None:
     assert "ids true" in stet("check", "--all", str(file)).stdout.decode()
 
 
+def test_check_warns_of_conditions_that_nothing_known_meets(tmp_path: Path) -> None:
+    """A policy that never applies is worse than one that is refused; a server may know more names, so it is none."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "extends: default\nwhen:\n  - {agent: claude-cod, stale: off}\n  - {upstream: open*, stale: off}\n"
+        "  - {upstream: turbine-hall, stale: off}\n"
+    )
+    done = stet("check", str(file))
+    said = [line for line in done.stdout.decode().splitlines() if line.startswith("warning")]
+    assert done.returncode == 0
+    assert said == [
+        f"warning: {file}:3:13: no agent that comes with Stet is called 'claude-cod', did you mean 'claude-code'?",
+        f"warning: {file}:5:16: no upstream that comes with Stet is called 'turbine-hall'",
+    ]
+
+
 def test_check_names_the_place_of_a_mistake(tmp_path: Path) -> None:
     """A mistake is one line with file, line and column, the exit code is 1, and there is no traceback."""
     file = tmp_path / "mine.yaml"
