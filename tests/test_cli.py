@@ -166,7 +166,7 @@ def test_check_warns_of_conditions_that_nothing_known_meets(tmp_path: Path) -> N
     assert done.returncode == 0
     assert said == [
         f"warning: {file}:3:13: no agent that comes with Stet is called 'claude-cod', did you mean 'claude-code'?",
-        f"warning: {file}:5:16: no upstream that comes with Stet is called 'turbine-hall'",
+        f"warning: {file}:5:16: no upstream that comes with Stet is called 'turbine-hall', known: anthropic, openai, gemini",
     ]
 
 
