@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from .embedded import Headers
 from .exchange import Answer, Exchange
-from .provider import Headers
 from .refusal import envelope
 from .server import Delays, Service
 

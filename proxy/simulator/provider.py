@@ -1,7 +1,5 @@
 """The embedded provider: bytes of a request in, bytes of an answer out, and a record of both."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -13,11 +11,12 @@ from .binding import HEADER, Memory, Verdict
 from .cache import Lookup, PromptCache
 from .composing import compose, weigh
 from .diagnosis import Diagnoses
-from .exchange import Answer, Canned, Exchange
+from .embedded import Arrived, Embedded, Hook
+from .exchange import Answer, Exchange
 from .refusal import Refusal, envelope, request_id
 from .render import Position, prompt
 from .reply import Ask, Reply, Script, Think, derived_id
-from .request import Json, Request, fingerprint
+from .request import Json, Request
 from .settings import Settings
 from .stream import Message
 from .threads import Threads
@@ -26,9 +25,6 @@ from .usage import price
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
-Headers = Iterable[tuple[str, str]]
-_SECRETS = ("x-api-key", "authorization", "proxy-authorization", "cookie")
-Hook = Callable[[Exchange], Canned | None]
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,50 +38,36 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     edits: tuple[Json, ...] | None
 
 
-class Provider:
+class Provider(Embedded):
     """Anthropic Messages in one object: validation, cache, preserved thinking, answers.
 
     `script` says what the model answers; `canned` answers go out first, one a request; `hook` may
     answer any single request instead. `log` keeps every exchange in order.
     """
 
+    path = MESSAGES
+
     def __init__(
         self, settings: Settings | None = None, script: Script = reply.echo, hook: Hook | None = None
     ) -> None:
         self.settings = settings or Settings()
-        self.script = script
-        self.hook = hook
-        self.canned: deque[Canned] = deque()
-        self.log: list[Exchange] = []
+        super().__init__(self.settings, script, hook)
         self.cache = PromptCache(self.settings.lookback, collapse_runs=self.settings.collapse_runs)
         self.memory = Memory()
         self.threads = Threads()
         self._diagnoses = Diagnoses()
-
-    def answer(self, headers: Headers, body: bytes, now: float, path: str = MESSAGES) -> Answer:
-        """Answer a POST; what it writes to the cache can be read at once. `now` is in seconds."""
-        answer = self.prepare(headers, body, now, path)
-        self.begin(answer)
-        return answer
 
     def begin(self, answer: Answer) -> None:
         """The first byte of an answer goes out: its cache entries become visible [B11]."""
         if answer.lookup is not None:
             self.cache.begin(answer.lookup)
 
-    def prepare(self, headers: Headers, body: bytes, now: float, path: str = MESSAGES) -> Answer:
-        """Answer a POST without its cache entries being visible yet."""
-        kept = tuple((name, _safe(name, value)) for name, value in headers_list(headers))
-        record = Exchange(path=path.partition("?")[0], headers=kept, body=body, started=now, status=0)
+    def respond(self, arrived: Arrived, record: Exchange) -> Answer:
+        """See `Embedded`."""
         try:
-            answer = self._injected(record) or self._respond(headers_list(headers), body, record)
+            return self._injected(record) or self._respond(arrived.headers, arrived.body, record)
         except Refusal as refusal:
-            answer = _refused(refusal, record)
-        exchange = answer.exchange
-        self.log.append(
-            exchange if self.settings.keep_bodies else msgspec.structs.replace(exchange, body=b"")
-        )
-        return answer
+            return _refused(refusal, record)
 
     def models(self) -> bytes:
         """The list of models, as `GET /v1/models` answers it."""
@@ -93,9 +75,7 @@ class Provider:
         return orjson.dumps({"data": data, "has_more": False, "first_id": None, "last_id": None})
 
     def _injected(self, record: Exchange) -> Answer | None:
-        canned = self.hook(record) if self.hook is not None else None
-        if canned is None and self.canned and record.path == MESSAGES:
-            canned = self.canned.popleft()
+        canned = self.given(record, takes=record.path == MESSAGES)
         if canned is None:
             return None
         exchange = msgspec.structs.replace(record, status=canned.status, error=_message_of(canned.body))
@@ -196,18 +176,6 @@ class Provider:
 
 def _weight(positions: list[Position]) -> int:
     return sum(position.tokens for position in positions)
-
-
-def headers_list(headers: Headers) -> list[tuple[str, str]]:
-    """Headers as pairs, from pairs or from a mapping."""
-    return list(headers.items()) if isinstance(headers, dict) else list(headers)
-
-
-def _safe(name: str, value: str) -> str:
-    if name.lower() not in _SECRETS:
-        return value
-    scheme, _, token = value.partition(" ")
-    return f"{scheme} {fingerprint(token)}" if token else fingerprint(value)
 
 
 def _message_of(body: bytes) -> str:

@@ -8,8 +8,8 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from .clock import Clock
+from .embedded import Headers
 from .exchange import Answer
-from .provider import Headers
 from .refusal import envelope
 
 _LIMIT = 96 * 1024 * 1024

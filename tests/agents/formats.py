@@ -8,7 +8,8 @@ from proxy.simulator.arrival import decompress
 from proxy.simulator.chat import ChatProvider
 from proxy.simulator.exchange import Answer, Exchange
 from proxy.simulator.gemini import GeminiProvider
-from proxy.simulator.provider import Headers, Provider
+from proxy.simulator.embedded import Headers
+from proxy.simulator.provider import Provider
 from proxy.simulator.reply import Script
 from proxy.simulator.responses import ResponsesProvider
 from proxy.simulator.settings import Settings

@@ -25,9 +25,10 @@ from .flavours import (
     Caching,
     Flavour,
 )
-from .provider import COMPLETIONS, ChatAnswer, ChatProvider
+from .provider import COMPLETIONS, ChatProvider
 from .refusal import ChatRefusal, envelope
 from .render import Piece, prompt
+from .serving import ChatAnswer
 
 __all__ = [
     "BLOCKS",

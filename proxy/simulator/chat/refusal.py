@@ -37,6 +37,34 @@ def refuse(message: str, param: str | None = None, code: str | int | None = None
     raise ChatRefusal(message, param, code)
 
 
+def named(value: Any) -> str:
+    """The kind of a value, in the API's words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+        case int():
+            return "an integer"
+        case _:
+            return "a decimal"
+
+
+def bad_type(value: Any, where: str, expected: str) -> NoReturn:
+    """Refuse a value of another type."""
+    refuse(
+        f"Invalid type for '{where}': expected {expected}, but got {named(value)} instead.",
+        where,
+        "invalid_type",
+    )
+
+
 def envelope(refusal: ChatRefusal, shape: Envelope) -> bytes:
     """The body of a refusal."""
     body: dict[str, Any]

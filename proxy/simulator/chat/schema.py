@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from .flavours import Flavour, has_breakpoints, reasons, version
-from .refusal import ChatRefusal, refuse
+from .refusal import ChatRefusal, bad_type, refuse
 
 Json = dict[str, Any]
 
@@ -83,30 +83,8 @@ def check(body: Json, flavour: Flavour) -> None:
 def _typed(value: Any, where: str, kind: type[str | list[Any] | dict[str, Any]]) -> Any:
     if not isinstance(value, kind):
         expected = {"str": "a string", "list": "an array of objects", "dict": "an object"}[kind.__name__]
-        refuse(
-            f"Invalid type for '{where}': expected {expected}, but got {_named(value)} instead.",
-            where,
-            "invalid_type",
-        )
+        bad_type(value, where, expected)
     return value
-
-
-def _named(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case dict():
-            return "an object"
-        case int():
-            return "an integer"
-        case _:
-            return "a decimal"
 
 
 # -- parameters ------------------------------------------------------------------------------------------

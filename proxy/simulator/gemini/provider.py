@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-
 import msgspec
 import orjson
 
 from .. import reply
+from ..embedded import Arrived, Embedded, Hook
 from ..exchange import Answer, Canned, Exchange
 from ..models import Model
-from ..provider import Headers, headers_list
 from ..refusal import Refusal, refuse
 from ..reply import Reply, Script, Think
-from ..request import fingerprint
 from ..usage import Usage, price
 from . import turns
 from .answering import BLOCKED, Composed, array, composed, sse, wrapped
@@ -24,8 +20,6 @@ from .refusal import envelope, retry_info
 from .request import Request, Target, read, target
 from .settings import MODELS, GeminiSettings
 
-Hook = Callable[[Exchange], Canned | None]
-_SECRETS = ("x-goog-api-key", "authorization", "proxy-authorization", "cookie")
 _JSON = (("content-type", "application/json; charset=UTF-8"),)
 _SSE = (("content-type", "text/event-stream"),)
 _CACHE_AND_SYSTEM = (
@@ -40,7 +34,7 @@ class Served(Answer, frozen=True, kw_only=True):
     prompt: Prompt | None = None
 
 
-class GeminiProvider:
+class GeminiProvider(Embedded):
     """generateContent, streamGenerateContent and countTokens: validation, implicit cache, answers.
 
     `script` says what the model answers; `canned` answers go out first, one a request; `hook` may answer any single
@@ -54,37 +48,22 @@ class GeminiProvider:
         hook: Hook | None = None,
     ) -> None:
         self.settings = settings or GeminiSettings()
-        self.script = script
-        self.hook = hook
-        self.canned: deque[Canned] = deque()
-        self.log: list[Exchange] = []
+        super().__init__(self.settings, script, hook)
         self.cache = ImplicitCache()
-
-    def answer(self, headers: Headers, body: bytes, now: float, path: str) -> Served:
-        """Answer a POST; its prompt can be found at once. `path` with its query, `now` in seconds."""
-        answer = self.prepare(headers, body, now, path)
-        self.begin(answer)
-        return answer
 
     def begin(self, answer: Answer) -> None:
         """The first byte of an answer goes out: its prompt can be found from now on."""
         if isinstance(answer, Served) and answer.prompt is not None:
             self.cache.keep(answer.prompt)
 
-    def prepare(self, headers: Headers, body: bytes, now: float, path: str) -> Served:
-        """Answer a POST without its prompt being found yet."""
-        at = target(path)
-        kept = tuple((name, _safe(name, value)) for name, value in headers_list(headers))
-        record = Exchange(path=at.path, headers=kept, body=body, started=now, status=0)
+    def respond(self, arrived: Arrived, record: Exchange) -> Answer:
+        """See `Embedded`."""
+        at = target(arrived.path)
+        record = msgspec.structs.replace(record, path=at.path)
         try:
-            answer = self._injected(record, at) or self._respond(headers_list(headers), body, at, record)
+            return self._injected(record, at) or self._respond(arrived.headers, arrived.body, at, record)
         except Refusal as refusal:
-            answer = _refused(refusal, at, record)
-        exchange = answer.exchange
-        self.log.append(
-            exchange if self.settings.keep_bodies else msgspec.structs.replace(exchange, body=b"")
-        )
-        return answer
+            return _refused(refusal, at, record)
 
     def models(self) -> bytes:
         """The list of models, as `GET /v1beta/models` answers it."""
@@ -96,9 +75,7 @@ class GeminiProvider:
         return Canned(status, envelope(status, message, details), _JSON)
 
     def _injected(self, record: Exchange, at: Target) -> Served | None:
-        canned = self.hook(record) if self.hook is not None else None
-        if canned is None and self.canned and at.method and not at.counts:
-            canned = self.canned.popleft()
+        canned = self.given(record, takes=bool(at.method) and not at.counts)
         if canned is None:
             return None
         given = {name.lower() for name, _ in canned.headers}
@@ -173,13 +150,6 @@ def _check_length(request: Request, tokens: int) -> None:
             f"({request.model.window}).",
             request.settings.overflow_status,
         )
-
-
-def _safe(name: str, value: str) -> str:
-    if name.lower() not in _SECRETS:
-        return value
-    scheme, _, token = value.partition(" ")
-    return f"{scheme} {fingerprint(token)}" if token else fingerprint(value)
 
 
 def _message_of(body: bytes) -> str:

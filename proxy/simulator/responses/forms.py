@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ..chat.refusal import refuse
+from ..chat.refusal import bad_type, refuse
 
 Json = dict[str, Any]
 
@@ -43,34 +43,6 @@ def needs(check: Check) -> Member:
 def may(check: Check) -> Member:
     """An optional member."""
     return Member(check)
-
-
-def named(value: Any) -> str:
-    """The kind of a value, in the API's words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case dict():
-            return "an object"
-        case int():
-            return "an integer"
-        case _:
-            return "a decimal"
-
-
-def bad_type(value: Any, where: str, expected: str) -> NoReturn:
-    """Refuse a value of another type."""
-    refuse(
-        f"Invalid type for '{where}': expected {expected}, but got {named(value)} instead.",
-        where,
-        "invalid_type",
-    )
 
 
 def bad_value(value: Any, where: str, values: tuple[str, ...]) -> NoReturn:

@@ -1,7 +1,5 @@
 """The embedded Responses API: bytes of a request in, bytes of an answer out, and a record of both."""
 
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,18 +8,17 @@ import orjson
 from .. import reply
 from ..arrival import authenticate, decompress
 from ..chat.cache import Hit
-from ..chat.provider import ChatAnswer, Kept
-from ..chat.refusal import ChatRefusal, envelope
+from ..chat.refusal import ChatRefusal
 from ..chat.render import BYTES_PER_TOKEN, Piece, weight
+from ..chat.serving import Kept, OpenAiService, answered, parsed, streamed, whole
 from ..chat.usage import Count, price
-from ..exchange import Answer, Canned, Exchange
-from ..provider import Headers, headers_list
+from ..embedded import Arrived, Hook
+from ..exchange import Answer, Exchange
 from ..refusal import Refusal
 from ..reply import Reply, Script, derived_id
 from ..settings import Settings
-from . import asking, chatgpt, composing, reading, render, schema
+from . import asking, chatgpt, composing, reading, render, schema, stream
 from .composing import Made
-from .delivering import answered, json_headers, parsed, refused, safe, written
 from .diagnosis import Footprint, diagnosed, footprint
 from .facts import Behaviour
 from .keeping import Caches, caching_for, scope_of
@@ -51,82 +48,41 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prompt[-1].chain.hex() if self.prompt else ''}/{len(self.read.items)}"
 
 
-class ResponsesProvider:
+class ResponsesProvider(OpenAiService):
     """The Responses API in one object: validation, stored responses, cache, answers.
 
     `script` says what the model answers; `canned` answers go out first, one a request; `hook` may answer any
     single request instead. `log` keeps every exchange in order.
     """
 
+    path = RESPONSES
+
     def __init__(
         self,
         settings: Settings | None = None,
         script: Script = reply.echo,
-        hook: Callable[[Exchange], Canned | None] | None = None,
+        hook: Hook | None = None,
         behaviour: Behaviour | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.script = script
-        self.hook = hook
+        super().__init__(self.settings, script, hook)
         self.behaviour = behaviour or Behaviour()
-        self.canned: deque[Canned] = deque()
-        self.log: list[Exchange] = []
         self._caches = Caches()
         self._store = Store()
         self._prints: dict[str, Footprint] = {}
 
-    def answer(self, headers: Headers, body: bytes, now: float, path: str = RESPONSES) -> Answer:
-        """Answer a POST; what it leaves in the cache can be read at once. `now` is in seconds."""
-        answer = self.prepare(headers, body, now, path)
-        self.begin(answer)
-        return answer
-
-    def begin(self, answer: Answer) -> None:
-        """The first byte of an answer goes out: what it leaves in the cache becomes visible."""
-        kept = answer.kept if isinstance(answer, ChatAnswer) else None
-        if kept is not None:
-            kept.cache.keep(kept.scope, kept.prompt, kept.output, kept.now)
-
-    def prepare(self, headers: Headers, body: bytes, now: float, path: str = RESPONSES) -> Answer:
-        """Answer a POST without its cache entries being visible yet."""
-        pairs = headers_list(headers)
-        shown = tuple((name, safe(name, value)) for name, value in pairs)
-        record = Exchange(path=path.partition("?")[0], headers=shown, body=body, started=now, status=0)
+    def respond(self, arrived: Arrived, record: Exchange) -> Answer:
+        """See `Embedded`."""
         try:
-            answer = self._injected(record) or self._respond(pairs, body, record)
+            return self.injected(record) or self._respond(arrived.headers, arrived.body, record)
         except Refusal as refusal:
-            answer = refused(ChatRefusal(refusal.message, status=refusal.status), record)
-        exchange = answer.exchange
-        self.log.append(
-            exchange if self.settings.keep_bodies else msgspec.structs.replace(exchange, body=b"")
-        )
-        return answer
-
-    def models(self) -> bytes:
-        """The list of models, as `GET /v1/models` answers it."""
-        return orjson.dumps({"object": "list", "data": []})
-
-    def error(self, status: int, message: str, code: str | None = None) -> Canned:
-        """A failure to inject, in the API's envelope."""
-        kinds = {401: "authentication_error", 429: "rate_limit_error"}
-        kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-        return Canned(status, envelope(ChatRefusal(message, code=code, status=status, kind=kind), "openai"))
-
-    def _injected(self, record: Exchange) -> Answer | None:
-        canned = self.hook(record) if self.hook is not None else None
-        if canned is None and self.canned:
-            canned = self.canned.popleft()
-        if canned is None:
-            return None
-        exchange = msgspec.structs.replace(record, status=canned.status)
-        headers = (*json_headers(), *canned.headers)
-        return ChatAnswer(status=canned.status, headers=headers, body=canned.body, exchange=exchange)
+            return self.refused(ChatRefusal(refusal.message, status=refusal.status), record)
 
     def _respond(self, headers: list[tuple[str, str]], raw: bytes, record: Exchange) -> Answer:
         base = next((base for base in (RESPONSES, chatgpt.PATH) if record.path.startswith(base)), None)
         task = record.path.removeprefix(base) if base is not None else None
         if task not in ("", COMPACT, INPUT_TOKENS):
-            return refused(ChatRefusal(f"Invalid URL (POST {record.path})", status=404), record)
+            return self.refused(ChatRefusal(f"Invalid URL (POST {record.path})", status=404), record)
         named = {name.lower(): value for name, value in headers}
         plain = decompress(raw, named.get("content-encoding", ""), self.settings)
         account = authenticate(named, self.settings)
@@ -138,7 +94,7 @@ class ResponsesProvider:
                 return answered(chatgpt.envelope(detail), record, status=400, error=detail)
             taken = self._accepted(body, account)
         except ChatRefusal as refusal:
-            return refused(refusal, record)
+            return self.refused(refusal, record)
         match task:
             case "":
                 return self._generated(taken, record)
@@ -190,24 +146,24 @@ class ResponsesProvider:
         )
         self._remember(taken, response, mark)
         exchange = _priced(record, taken, count, response["id"])
-        return written(said, response, exchange, kept, streaming=bool(body.get("stream")))
+        if not body.get("stream"):
+            return whole(orjson.dumps(response), exchange, kept)
+        return streamed([*stream.events(response, said.fail_after)], said, exchange, kept)
 
     def _compacted(self, taken: Taken, record: Exchange) -> Answer:
         """The answer of the endpoint that compacts: what users said, and one item for all else [E100]."""
         body, history = taken.body, taken.history
         item = composing.compacted(body, taken.read, taken.account, history)
         count, kept = self._counted(taken, Made([item], []), record.started)
-        whole: Json = {
+        compaction: Json = {
             "id": derived_id("resp", history, str(len(self.log))),
             "object": "response.compaction",
             "created_at": 1_700_000_000 + int(record.started),
             "output": [*composing.user_words(taken.read.items, history), item],
             "usage": self._usage(body, count),
         }
-        exchange = _priced(record, taken, count, whole["id"])
-        return ChatAnswer(
-            status=200, headers=json_headers(), body=orjson.dumps(whole), exchange=exchange, kept=kept
-        )
+        exchange = _priced(record, taken, count, compaction["id"])
+        return whole(orjson.dumps(compaction), exchange, kept)
 
     def _counted(self, taken: Taken, made: Made, now: float) -> tuple[Count, Kept]:
         """What the request uses, and what it will leave in the cache."""

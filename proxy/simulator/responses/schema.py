@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from ..chat.flavours import version
-from ..chat.refusal import refuse
+from ..chat.refusal import bad_type, refuse
 from . import items
 from .facts import has_marks, reasons
 from .forms import (
@@ -16,7 +16,6 @@ from .forms import (
     Members,
     anything,
     at_most,
-    bad_type,
     boolean,
     each,
     form,
