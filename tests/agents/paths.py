@@ -1,11 +1,7 @@
 """What stands between an agent and the embedded provider: nothing, a running `stet serve`, a lossy client."""
 
 import os
-import re
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +11,12 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from tests.processes import STARTED, running
+
 from .threads import Loop
 
 Way = Literal["direct", "stet"]
 
-START_SECONDS = 30
-STOP_SECONDS = 15
 _HOP = {"host", "content-length", "transfer-encoding", "connection", "keep-alive"}
 
 
@@ -52,61 +48,8 @@ def stet(provider: str, state: Path, *, policy: str = "default", profile: str = 
         **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
     }
     command = [str(Path(sys.executable).with_name("stet")), "serve"]
-    child = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    output = _Output(child, state / "log")
-    try:
-        yield output.url()
-    finally:
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        output.end()
-
-
-class _Output:
-    """Reads all that a server prints, so that it never blocks, into a file; knows the URL it names."""
-
-    def __init__(self, child: subprocess.Popen[str], log: Path) -> None:
-        self._child = child
-        self._log = log
-        self._url = ""
-        self._known = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-
-    def url(self) -> str:
-        """Where the server listens, once it says so."""
-        self._known.wait(START_SECONDS)
-        if not self._url:
-            raise AssertionError(f"stet serve did not start: {self._log.read_text()[-2000:]}")
-        return self._url
-
-    def end(self) -> None:
-        """To be called when the process has ended."""
-        self._thread.join(STOP_SECONDS)
-        assert self._child.stdout is not None
-        self._child.stdout.close()
-
-    def _follow(self) -> None:
-        assert self._child.stdout is not None
-        with self._log.open("a") as log:
-            for line in self._child.stdout:
-                log.write(line)
-                log.flush()
-                if not self._url and (match := re.search(r'"listen":"([^"]+)".*"event":"started"', line)):
-                    self._url = f"http://{match[1]}"
-                    self._known.set()
-        self._known.set()
+    with running(command, STARTED, state / "log", environment) as listen:
+        yield f"http://{listen}"
 
 
 Edit = Callable[[dict[str, Any]], dict[str, Any]]

@@ -1,0 +1,75 @@
+"""Processes of their own for tests: started, known to be ready by what they print, ended by pid."""
+
+import re
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+
+STARTED = r'"listen":"([^"]+)".*"event":"started"'
+"""What `stet serve` prints once it listens, and where."""
+
+
+@contextmanager
+def running(command: Sequence[str], told: str, log: Path, environment: dict[str, str]) -> Iterator[str]:
+    """A process, once what it prints matches `told`: the first group. All it prints goes into `log` as well."""
+    child = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output = _Output(child, told, log)
+    try:
+        yield output.told()
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        child.terminate()
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        output.end()
+
+
+class _Output:
+    """Reads all that a process prints, so that it never blocks."""
+
+    def __init__(self, child: subprocess.Popen[str], told: str, log: Path) -> None:
+        self._child, self._pattern, self._log = child, re.compile(told), log
+        self._told = ""
+        self._known = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def told(self) -> str:
+        self._known.wait(START_SECONDS)
+        if not self._told:
+            printed = self._log.read_text()[-2000:] if self._log.exists() else ""
+            raise AssertionError(f"{self._child.args} did not start: {printed}")
+        return self._told
+
+    def end(self) -> None:
+        """To be called when the process has ended."""
+        self._thread.join(STOP_SECONDS)
+        assert self._child.stdout is not None
+        self._child.stdout.close()
+
+    def _follow(self) -> None:
+        assert self._child.stdout is not None
+        with self._log.open("a") as log:
+            for line in self._child.stdout:
+                log.write(line)
+                log.flush()
+                if not self._told and (match := self._pattern.search(line)):
+                    self._told = match[1]
+                    self._known.set()
+        self._known.set()
