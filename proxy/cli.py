@@ -145,6 +145,12 @@ def _serve_parser(commands: Any) -> None:
     serve.add_argument("--spool-size", metavar="SIZE", help="most that is kept (default 512MiB)")
     serve.add_argument("--spool-age", metavar="SECONDS", help="how long an output is kept (default 30d)")
     serve.add_argument(
+        "--record",
+        metavar="DIR|off",
+        help="write down all that agents send, bodies included and keys not, for stet replay (default off)",
+    )
+    serve.add_argument("--record-size", metavar="SIZE", help="most that is written (default 1GiB)")
+    serve.add_argument(
         "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
     )
     serve.add_argument("--config", metavar="FILE", type=Path, help="server file with any of these settings")
@@ -175,7 +181,7 @@ def _serve(given: argparse.Namespace) -> int:
         name: getattr(given, name)
         for name in (
             *("listen", "admin", "policy", "state", "mode", "log", "max_body", "drain"),
-            *("spool", "spool_path", "spool_size", "spool_age"),
+            *("spool", "spool_path", "spool_size", "spool_age", "record", "record_size"),
         )
     }
     flags |= {

@@ -28,7 +28,7 @@ ORDER = [
     {"stages", "dialects"},
     {"policy", "passage", "replay"},
     {"rewrite", "outline"},
-    {"explain", "turns", "misses", "observed"},
+    {"explain", "turns", "misses", "observed", "recording"},
     {"stores"},
     {"gateway", "simulator"},
     {"demo", "launch"},

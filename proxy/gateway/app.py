@@ -20,6 +20,7 @@ from .handler import Handler
 from .journal import Journal
 from .log import make_logger
 from .metrics import Metrics
+from .recorder import Recorder
 from .relay import exact_headers
 from .rewriting import Rewriting
 from .settings import Settings
@@ -43,7 +44,8 @@ class Gateway:
 
     Without a rewriter every body passes unchanged and is only metered. `stream` takes the log (standard error by
     default), `env` stands for the environment's proxy and certificate variables, `clock` for the wall clock: seconds
-    since the epoch, by which a cache is taken to be warm or cold. Out of `spool` agents may read what it keeps.
+    since the epoch, by which a cache is taken to be warm or cold. Out of `spool` agents may read what it keeps;
+    `recorder` writes down what they send.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class Gateway:
         env: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
         spool: SpoolDirectory | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.journal = Journal(make_logger(settings.log, stream), self.metrics)
         self._upstreams = UpstreamClient(settings.upstreams, env)
         rewriting = Rewriting(rewriter or PassThrough(), self.journal)
-        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock, spool)
+        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock, spool, recorder)
         self._admin = Admin(settings, self.journal)
         self._busy: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -186,13 +189,14 @@ async def serve(
     stopping: Callable[[Gateway], None] | None = None,
     stream: TextIO | None = None,
     spool: SpoolDirectory | None = None,
+    recorder: Recorder | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal cuts the drain short.
 
     `ready` is called once both listeners are up, `stopping` at the first signal. Raises SettingsError where the
     listeners cannot be.
     """
-    gateway = Gateway(settings, rewriter, stream=stream, spool=spool)
+    gateway = Gateway(settings, rewriter, stream=stream, spool=spool, recorder=recorder)
     asked = [asyncio.Event(), asyncio.Event()]
 
     def ask() -> None:
@@ -226,6 +230,7 @@ def run(
     ready: Callable[[Gateway], None] | None = None,
     stopping: Callable[[Gateway], None] | None = None,
     spool: SpoolDirectory | None = None,
+    recorder: Recorder | None = None,
 ) -> None:
     """Run `serve` in a loop of its own, on uvloop where it is installed."""
     try:
@@ -235,4 +240,4 @@ def run(
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(settings, rewriter, ready=ready, stopping=stopping, spool=spool))
+        runner.run(serve(settings, rewriter, ready=ready, stopping=stopping, spool=spool, recorder=recorder))

@@ -37,6 +37,8 @@ def banner(
     lines = [f"stet listens on {base} (policy {settings.policy}, mode {settings.mode})"]
     kept = "in memory only" if settings.state == "memory" else f"in {settings.state}"
     lines.append(f"what was sent is remembered {kept}")
+    if settings.record != "off":
+        lines.append(f"RECORDING: all that agents send is written to {settings.record}, keys aside")
     if not listen.loopback:
         lines.append("it can be reached from other machines: whoever reaches it can use it")
     if admin is not None:
@@ -60,6 +62,7 @@ def facts(
         "policy": settings.policy,
         "mode": settings.mode,
         "state": settings.state,
+        "record": settings.record,
         "default_upstream": settings.default_upstream,
         "upstreams": {
             name: {"url": upstream.url, "profile": profiles.get(name, UNKNOWN)}

@@ -99,6 +99,7 @@ class Conversations:
                 body=request.body,
                 commit=False,
                 report=TurnReport(agent=facts.agent.name or None, unread=str(error)),
+                session=facts.session,
             )
         except Exception as fault:
             fallback = self._unbound(request.body, dialect, facts)
@@ -112,6 +113,7 @@ class Conversations:
                 commit=False,
                 report=TurnReport(agent=facts.agent.name or None, unread="sent without its reasoning"),
                 fault=fault,
+                session=facts.session,
             )
 
     def _prepare(self, request: Incoming, dialect: Dialect, facts: Facts, opened: Opened | None) -> Prepared:
@@ -156,6 +158,7 @@ class Conversations:
             fault=LawError(made.broken) if made.broken else None,
             would_repair=self._observes and any(edit.required for edit in made.edits),
             ask_usage=self._may_ask(dialect, made, facts),
+            session=facts.session,
         )
 
     def _may_ask(self, dialect: Dialect, made: Rewrite, facts: Facts) -> bool:

@@ -49,6 +49,7 @@ class Prepared(Struct, frozen=True, dict=True):
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
     not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
     that a provider's rules require was not made. `ask_usage`: usage may be asked for on the client's behalf.
+    `session`: what the agent calls its session, "" where it names none.
     """
 
     body: bytes
@@ -60,6 +61,7 @@ class Prepared(Struct, frozen=True, dict=True):
     fault: Exception | None = None
     would_repair: bool = False
     ask_usage: bool = False
+    session: str = ""
 
     @cached_property
     def fallback(self) -> bytes | None:

@@ -21,6 +21,7 @@ from .exchange import Incoming, Prepared
 from .guard import asks_websocket, rejection
 from .headers import for_upstream, value_of, without
 from .journal import Journal
+from .recorder import Recorder
 from .refusals import LONGEST_REFUSAL, structural_class
 from .relay import relay, tap_for
 from .rewriting import Rewriting
@@ -44,6 +45,7 @@ class Handler:
         journal: Journal,
         clock: Callable[[], float] = time.time,
         spool: SpoolDirectory | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._settings = settings
         self._rewriting = rewriting
@@ -53,6 +55,7 @@ class Handler:
         self._asking = Asking()
         self.tunnels = Tunnels(upstreams, journal, clock)
         self._spool = spool
+        self._recorder = recorder
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
@@ -150,22 +153,20 @@ class Handler:
         except BodyError as fault:
             return self._own_answer(draft, fault.status, str(fault), "body", close=True)
         draft.request_bytes = len(wire)
-        prepared = Prepared(body=wire, commit=False)
+        prepared, incoming = Prepared(body=wire, commit=False), None
         if body.plain is not None:
-            prepared = await self._rewriting.prepare(
-                Incoming(
-                    method=request.method,
-                    path=to.path,
-                    query=to.query,
-                    headers=request.raw_headers,
-                    body=body.plain,
-                    upstream=to.upstream.name,
-                    dialect=dialect,
-                    started_at=draft.started_at,
-                    profile=to.upstream.profile,
-                ),
-                draft,
+            incoming = Incoming(
+                method=request.method,
+                path=to.path,
+                query=to.query,
+                headers=request.raw_headers,
+                body=body.plain,
+                upstream=to.upstream.name,
+                dialect=dialect,
+                started_at=draft.started_at,
+                profile=to.upstream.profile,
             )
+            prepared = await self._rewriting.prepare(incoming, draft)
         try:
             return await self._exchange(request, to, body, prepared, draft)
         except (asyncio.CancelledError, ConnectionResetError):
@@ -173,6 +174,8 @@ class Handler:
             raise
         finally:
             self._rewriting.settle(prepared, draft)
+            if self._recorder is not None and incoming is not None:
+                self._recorder.take(incoming, prepared, draft.settled())
 
     async def _exchange(
         self, request: web.Request, to: Route, body: Body, prepared: Prepared, draft: Draft

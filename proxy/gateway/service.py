@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, TextIO
 
+from ..agents import Agents
 from ..errors import StetError, StoreError
 from ..models import Models
 from ..policy import load_policy
@@ -20,6 +21,7 @@ from .banner import banner, facts
 from .console import columns
 from .conversations import Conversations
 from .log import make_logger
+from .recorder import Recorder
 from .reload import watch
 from .settings import Settings, resolve, strangers
 from .spool import Bounds, SpoolDirectory
@@ -37,6 +39,7 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
     voice = Voice(settings)
     for fault in strangers(os.environ):
         voice.warn(fault)
+    recorder = _recorder(settings, voice.warn)
     rewriter, store = build(settings, table, voice.warn)
     profiles = {
         name: table.profile_for(upstream.url, upstream.profile)
@@ -61,8 +64,11 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
             ready=ready,
             stopping=lambda gateway: voice.stopping(gateway.answering),
             spool=rewriter.spool,
+            recorder=recorder,
         )
     finally:
+        if recorder is not None:
+            recorder.close()
         if store is not None:
             store.close()
     return 0
@@ -105,6 +111,13 @@ def _spool(settings: Settings, warn: Callable[[StetError], None]) -> SpoolDirect
     except StoreError as fault:
         warn(fault)
         return None
+
+
+def _recorder(settings: Settings, warn: Callable[[StetError], None]) -> Recorder | None:
+    """What writes down what agents send, where that is asked for. Raises SettingsError."""
+    if settings.record == "off":
+        return None
+    return Recorder(Path(settings.record).absolute(), settings.record_size, Agents.load(), warn)
 
 
 async def _tidy(spool: SpoolDirectory) -> None:

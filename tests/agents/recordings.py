@@ -1,6 +1,6 @@
 """What real agents sent, recorded against a provider on 127.0.0.1: `tests/recordings/<name>.jsonl.gz`.
 
-One JSON object a line: `path`, `headers` (names in lower case, the key replaced) and `body`, the text exactly as
+One JSON object a line, as `proxy.recording` has it: `path`, `headers` (names in lower case, the key replaced) and `body`, the text exactly as
 it came, in the client's own spelling. Home, working directory, session and device ids stand for the real ones;
 long constant texts (tool descriptions, middle of the system prompt, list of skills) are cut at ` […] `, alike in
 every request, which keeps the files small.
@@ -10,31 +10,19 @@ have a mention of a file, a slash command, plan mode, a compaction and what foll
 requests of such a session each, the last one the first of a process that resumes it, behind a file that is new.
 """
 
-import gzip
 import json
 from pathlib import Path
 
-from msgspec import Struct
+from proxy.recording import Recorded, read
+
+__all__ = ["FOLDER", "Recorded", "load", "main_calls", "names"]
 
 FOLDER = Path(__file__).parent.parent / "recordings"
 
 
-class Recorded(Struct, frozen=True):
-    """One request."""
-
-    path: str
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def wire(self) -> bytes:
-        return self.body.encode()
-
-
 def load(name: str) -> list[Recorded]:
     """The requests of a recording in the order they arrived, side calls among them."""
-    with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [Recorded(**json.loads(line)) for line in lines]
+    return read(FOLDER / f"{name}.jsonl.gz")
 
 
 def main_calls(name: str) -> list[Recorded]:
