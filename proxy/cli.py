@@ -147,7 +147,7 @@ def _serve_parser(commands: Any) -> None:
     serve.add_argument(
         "--record",
         metavar="DIR|off",
-        help="write down all that agents send, bodies included and keys not, for stet replay (default off)",
+        help="write down all that agents send, bodies included and keys not (default off)",
     )
     serve.add_argument("--record-size", metavar="SIZE", help="most that is written (default 1GiB)")
     serve.add_argument(

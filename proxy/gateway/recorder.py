@@ -1,4 +1,4 @@
-"""`record`: what clients send is written to a directory, one file a session, for `stet replay`.
+"""`record`: what clients send is written to a directory, one file a session.
 
 Bodies are written whole, so it is off unless asked for, said aloud at the start, and kept from others. Keys are not
 written: see `recording`. Writing happens in a thread of its own; a request never waits for it, and whatever goes wrong
