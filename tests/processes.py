@@ -1,6 +1,7 @@
 """Processes of their own for tests: started, known to be ready by what they print, ended by pid."""
 
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,26 @@ STARTED = r'"listen":"([^"]+)".*"event":"started"'
 """What `stet serve` prints once it listens, and where."""
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listened on just now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
 @contextmanager
-def running(command: Sequence[str], told: str, log: Path, environment: dict[str, str]) -> Iterator[str]:
-    """A process, once what it prints matches `told`: the first group. All it prints goes into `log` as well."""
+def running(
+    command: Sequence[str],
+    told: str,
+    log: Path,
+    environment: dict[str, str],
+    *,
+    seconds: float = START_SECONDS,
+) -> Iterator[str]:
+    """A process, once what it prints matches `told`: the first group. All it prints goes into `log` as well.
+
+    Raises AssertionError where it does not come within `seconds`.
+    """
     child = subprocess.Popen(
         command,
         env=environment,
@@ -27,7 +45,7 @@ def running(command: Sequence[str], told: str, log: Path, environment: dict[str,
     )
     output = _Output(child, told, log)
     try:
-        yield output.told()
+        yield output.told(seconds)
     finally:
         assert child.stdin is not None
         child.stdin.close()
@@ -50,8 +68,8 @@ class _Output:
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
-    def told(self) -> str:
-        self._known.wait(START_SECONDS)
+    def told(self, seconds: float) -> str:
+        self._known.wait(seconds)
         if not self._told:
             printed = self._log.read_text()[-2000:] if self._log.exists() else ""
             raise AssertionError(f"{self._child.args} did not start: {printed}")

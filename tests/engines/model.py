@@ -69,7 +69,7 @@ class _Tensor(Struct, frozen=True):
 
 def write_model(path: Path, shape: Shape = SMALL, seed: int = 1) -> None:
     """Write the model file: the same bytes for the same shape and seed."""
-    tensors = [*_tensors(shape, len(_tokens()[0]))]
+    tensors = [*_tensors(shape, sum(map(len, tokens())))]
     draw = random.Random(seed)
     with path.open("wb") as file:
         file.write(_head(shape, tensors))
@@ -128,8 +128,8 @@ def _head(shape: Shape, tensors: Sequence[_Tensor]) -> bytes:
 
 
 def _values(shape: Shape) -> dict[str, Value]:
-    tokens, kinds = _tokens()
-    never = [tokens[0xC0], tokens[0xC1]]  # bytes that no UTF-8 has
+    words, marks = tokens()
+    never = [words[0xC0], words[0xC1]]  # bytes that no UTF-8 has
     return {
         "general.architecture": (_STRING, "llama"),
         "general.name": (_STRING, "random"),
@@ -145,11 +145,14 @@ def _values(shape: Shape) -> dict[str, Value]:
         "llama.attention.layer_norm_rms_epsilon": (_F32, 1e-5),
         "llama.rope.dimension_count": (_U32, shape.head),
         "llama.rope.freq_base": (_F32, 1e6),
-        "llama.vocab_size": (_U32, len(tokens)),
+        "llama.vocab_size": (_U32, len(words) + len(marks)),
         "tokenizer.ggml.model": (_STRING, "gpt2"),
         "tokenizer.ggml.pre": (_STRING, "gpt-2"),
-        "tokenizer.ggml.tokens": (_ARRAY, (_STRING, tokens)),
-        "tokenizer.ggml.token_type": (_ARRAY, (_I32, kinds)),
+        "tokenizer.ggml.tokens": (_ARRAY, (_STRING, words + marks)),
+        "tokenizer.ggml.token_type": (
+            _ARRAY,
+            (_I32, [_NORMAL] * len(words) + [_CONTROL] * len(marks)),
+        ),
         "tokenizer.ggml.merges": (
             _ARRAY,
             (_STRING, [" ".join(never)]),
@@ -161,13 +164,12 @@ def _values(shape: Shape) -> dict[str, Value]:
     }
 
 
-def _tokens() -> tuple[list[str], list[int]]:
+def tokens() -> tuple[list[str], list[str]]:
     """The bytes in the spelling of byte-level BPE, where one that cannot be seen has a letter from 256 on; the marks."""
     seen = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in seen]
     letters = [chr(byte) if byte in seen else chr(256 + hidden.index(byte)) for byte in range(256)]
-    marks = ["<|im_start|>", "<|im_end|>", *(f"<|unused{number}|>" for number in range(30))]
-    return letters + marks, [_NORMAL] * 256 + [_CONTROL] * len(marks)
+    return letters, ["<|im_start|>", "<|im_end|>", *(f"<|unused{number}|>" for number in range(30))]
 
 
 def _encoded(kind: int, value: object) -> bytes:

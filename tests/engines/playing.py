@@ -64,21 +64,29 @@ def events(stream: bytes) -> Iterator[dict[str, Any]]:
 
 
 def counted(told: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Tokens of the prompt and how many of them were cached, from an answer's events, in the spelling of its format."""
-    for event in told:
+    """Tokens of the prompt and how many of them were cached, from an answer's events, in the spelling of its format.
+
+    Of several usages the last that says what was cached counts: vLLM begins a message with one that does not.
+    """
+    for event in reversed(told):
         usage = event.get("usage") or event.get("message", event.get("response", {})).get("usage") or {}
         match usage:
             case {"prompt_tokens": int(prompt), "prompt_tokens_details": {"cached_tokens": int(cached)}}:
                 return prompt, cached
             case {"cache_read_input_tokens": int(cached), "input_tokens": int(rest)}:
-                return cached + rest, cached
+                return cached + rest + (usage.get("cache_creation_input_tokens") or 0), cached
             case {"input_tokens": int(prompt), "input_tokens_details": {"cached_tokens": int(cached)}}:
                 return prompt, cached
     raise AssertionError(f"the answer tells no usage: {told}")
 
 
+PROCESSED = re.compile(
+    r"^(?:llamacpp:prompt_tokens_total|vllm:prompt_tokens_by_source_total\{[^}]*local_compute[^}]*\}) ([0-9.e+]+)",
+    re.MULTILINE,
+)
+
+
 def processed_by(url: str) -> int:
     """Prompt tokens the engine at `url` says to have processed since its start, over all requests."""
-    metrics = _answer("GET", f"{url}/metrics").decode()
-    [total] = re.findall(r"^llamacpp:prompt_tokens_total (\d+)", metrics, re.MULTILINE)
-    return int(total)
+    [total] = PROCESSED.findall(_answer("GET", f"{url}/metrics").decode()) or ["0"]
+    return round(float(total))
