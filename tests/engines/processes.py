@@ -16,7 +16,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 def engine(model: Path, log: Path, *, threads: int = 1) -> Iterator[str]:
     """The URL of a running llama.cpp with a model. Threads wait for each other busily: more than one needs idle cores."""
     command = [sys.executable, str(_SERVE), str(model), str(threads)]
-    with running(command, r"listening on (http://\S+)", log, dict(os.environ)) as url:
+    with running(command, r"listening on (http://127\.0\.0\.1:\d+)$", log, dict(os.environ)) as url:
         yield url
 
 

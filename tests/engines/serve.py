@@ -27,7 +27,9 @@ def parameters(model: str, threads: int) -> xllamacpp.CommonParams:
 
 def main() -> None:
     server = xllamacpp.Server(parameters(sys.argv[1], int(sys.argv[2])))
-    print(f"listening on {server.listening_address}", flush=True)
+    # In one piece, for the engine writes its own lines there too; and on a line of its own, whatever it wrote last.
+    sys.stdout.write(f"\nlistening on {server.listening_address}\n")
+    sys.stdout.flush()
     sys.stdin.read()
 
 
