@@ -10,7 +10,7 @@ import msgspec
 
 from .bound import THINKING, Before, Piece, Trail, extra_of, signature_of
 from .refusal import Refusal
-from .request import Request, blocks, every_block
+from .request import Json, Request, blocks, every_block
 from .schema import BINDING
 
 Behavior = Literal["unenforced", "error", "drop_block"]
@@ -86,7 +86,8 @@ def judge(request: Request, memory: Memory) -> Verdict:
         Refusal: where a block does not fit and the behavior is `error`; the response header says how.
     """
     court = _Court(request)
-    signed = any(
+    adopts = request.settings.foreign_thinking == "adopt"
+    signed = adopts or any(
         memory.get(signature_of(b))
         for _, _, _, b in every_block(request.messages)
         if b.get("type") in THINKING
@@ -95,12 +96,26 @@ def judge(request: Request, memory: Memory) -> Verdict:
         failed = False
         for j, block in enumerate(blocks(message)):
             path = f"messages.{i}.content.{j}"
-            issued = memory.get(signature_of(block)) if block.get("type") in THINKING else None
+            thinks = block.get("type") in THINKING
+            issued = memory.get(signature_of(block)) if thinks else None
+            if adopts and thinks and issued is None:
+                memory.remember(signature_of(block), _adopted(request, block, court.trail))
             if issued is not None:
                 failed = court.hear(issued, path, failed=failed)
             court.trail.pass_by(block, message["role"], path, extra_of(message))
     listed = tuple(court.transformations) if request.has_beta(BINDING) else ()
     return Verdict(frozenset(court.dropped), listed, court.header)
+
+
+def _adopted(request: Request, block: Json, trail: Trail) -> Issued:
+    """A block of another provider's, as if it had been made here, where it stands now."""
+    return Issued(
+        model=request.model.name,
+        organization=request.organization,
+        before=trail.here(),
+        run=(signature_of(block),),
+        text=str(block.get("thinking", "")),
+    )
 
 
 class _Court:

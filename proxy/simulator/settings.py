@@ -15,6 +15,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     binding: Literal["unenforced", "error"] = "unenforced"
     """Preserved thinking where a request does not set `prefix_mismatch_behavior` [A45]."""
+    foreign_thinking: Literal["refuse", "adopt"] = "refuse"
+    """Thinking that this provider did not make: refused where the model checks signatures [A43], or taken for its own,
+    made where it is first seen, so that from then on it is bound to what stood before it."""
     hash_billing_header: bool = True
     """True as on third-party hosts: the attribution block is part of the cache key [D14]."""
     require_auth: bool = False

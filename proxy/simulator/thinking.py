@@ -28,7 +28,7 @@ def check(request: Request, memory: Memory) -> None:
 
 def _genuine(request: Request, memory: Memory, block: Json) -> bool:
     signature = signature_of(block)
-    if not request.model.checks_signatures:
+    if not request.model.checks_signatures or request.settings.foreign_thinking == "adopt":
         return bool(signature)
     return memory.get(signature) is not None and unseal(signature) is not None
 
@@ -57,7 +57,7 @@ def _leads(request: Request) -> None:
 
 def _latest_run(request: Request, memory: Memory) -> None:
     """Each run of thinking in the latest assistant message is one the model answered with [A42]."""
-    if not request.model.checks_signatures:
+    if not request.model.checks_signatures or request.settings.foreign_thinking == "adopt":
         return
     latest = next(
         ((i, m) for i, m in reversed(list(enumerate(request.messages))) if m["role"] == "assistant"), None

@@ -26,6 +26,8 @@ class GeminiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Refuse what OpenAPI 3.0 has no name for in `parameters` [A309]."""
     strict_ids: bool = False
     """Refuse a response whose id is that of no call before it, where the calls have ids [A303]."""
+    foreign_signatures: Literal["refuse", "accept"] = "refuse"
+    """Signatures that this provider did not make."""
     bound_signatures: bool = False
     """Refuse a signature on another call than it came on [A305]."""
     cache_block: int = 32

@@ -14,6 +14,7 @@ from ..refusal import refuse
 from ..signature import seal, unseal
 from .request import Request
 from .schema import DATA, Json, check_schema
+from .settings import GeminiSettings
 
 SKIP = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 """Signatures that stand for calls no Gemini made [A306]."""
@@ -149,7 +150,7 @@ def signatures(request: Request) -> None:
     for at in range(current_turn(request.contents), len(request.contents)):
         content = request.contents[at]
         for part in content.get("parts", ()):
-            if "thoughtSignature" in part and not _is_sound(part, bound=request.settings.bound_signatures):
+            if "thoughtSignature" in part and not _is_sound(part, request.settings):
                 refuse("Invalid thought signature." if vertex else "Corrupted thought signature.")
         first = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
         if is_model(content) and first is not None and "thoughtSignature" not in first:
@@ -180,10 +181,10 @@ def sign(part: Json) -> str:
     return seal(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), 64)
 
 
-def _is_sound(part: Json, *, bound: bool) -> bool:
+def _is_sound(part: Json, settings: GeminiSettings) -> bool:
     signature = part["thoughtSignature"]
-    if signature in SKIP:
+    if signature in SKIP or settings.foreign_signatures == "accept":
         return True
     # Google's own SDK sends the bytes back in the alphabet for URLs, which JSON of protocol buffers takes as well.
     signature = signature.translate(_URL_SAFE)
-    return unseal(signature) is not None and (not bound or signature == sign(part))
+    return unseal(signature) is not None and (not settings.bound_signatures or signature == sign(part))

@@ -16,8 +16,9 @@ DAY_S = 86_400.0
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts, hosts and dates differ."""
 
-    foreign_reasoning: Literal["refuse", "remove"] = "refuse"
-    """Reasoning of another organization: 400 as seen in 2025 [A205], or left out and reported [A206]."""
+    foreign_reasoning: Literal["refuse", "remove", "adopt"] = "refuse"
+    """Reasoning of another organization: 400 as seen in 2025 [A205], or left out and reported [A206]. `adopt`: what was
+    sealed elsewhere is taken for one's own, made where it stands."""
     withhold_moved: bool = True
     """Leave out reasoning whose prefix has changed, and report it [A206]."""
     window: int = 1_000_000

@@ -63,7 +63,7 @@ def _shown(items: list[Json], body: Json, account: str, behaviour: Behaviour) ->
         kind = kind_of(item)
         token = item.get("encrypted_content")
         if kind in ("reasoning", "compaction") and token is not None:
-            content = _opened(token, item, account, behaviour)
+            content = _opened(token, item, body["model"], account, chain, behaviour)
             past = context == "current_turn" and at < last_user
             reason = _moved(content, body["model"], account, chain, behaviour, past=past)
             if kind == "compaction" or reason is None:
@@ -75,8 +75,12 @@ def _shown(items: list[Json], body: Json, account: str, behaviour: Behaviour) ->
     return Read(items=items, thoughts=thoughts, withheld=tuple(withheld), chain=chain)
 
 
-def _opened(token: str, item: Json, account: str, behaviour: Behaviour) -> Sealed:
+def _opened(token: str, item: Json, model: str, account: str, chain: bytes, behaviour: Behaviour) -> Sealed:
     content = unseal(token)
+    if content is None and behaviour.foreign_reasoning == "adopt":
+        # Three bytes of what is sealed are four of the token.
+        said = token[: len(token) * 3 // 4]
+        return Sealed(kind=kind_of(item), account=account, model=model, prefix=chain, text=said)
     if content is None or content.kind != kind_of(item):
         raise unverified(token, item.get("id"), PARSING)
     refuses = behaviour.foreign_reasoning == "refuse" or content.kind == "compaction"
