@@ -154,7 +154,7 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
             shelves.setdefault(names[block["tool_use_id"]], []).append((at, arrives))
     left = _left_tokens(facts)
     for tool, shelf in shelves.items():
-        keep = stale._window(tool, windows)
+        keep = stale.window(tool, windows)
         for (at, _), (_, pushed) in zip(shelf, shelf[keep:], strict=False):
             block = _block(body, rows[-1][at].path)
             large = len(orjson.dumps(block.get("content", ""))) >= windows.min_bytes

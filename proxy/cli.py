@@ -1,4 +1,4 @@
-"""The command line: `stet serve`, `run`, `doctor`, `demo`, `explain`, `check`, `schema`, `rewrite`.
+"""The command line: `stet serve`, `run`, `doctor`, `demo`, `replay`, `explain`, `check`, `schema`, `rewrite`.
 
 Every command returns an exit code: 0 done, 1 the input is wrong (one clear line on standard error), 2 the command
 line is.
@@ -76,6 +76,24 @@ def _parser() -> argparse.ArgumentParser:
         "--policy", default="default", help="policy file or shipped name (default: %(default)s)"
     )
     demo.set_defaults(run=_demo)
+    replayed = commands.add_parser(
+        "replay", help="say what a recorded session would have cost under other policies"
+    )
+    replayed.add_argument(
+        "recordings", metavar="SESSION.jsonl", nargs="+", help="what stet serve --record wrote, also gzipped"
+    )
+    replayed.add_argument(
+        "--policy",
+        metavar="FILE",
+        action="append",
+        help="policy file or shipped name; may be given several times",
+    )
+    replayed.add_argument(
+        "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
+    )
+    replayed.add_argument("--turns", action="store_true", help="show each request too")
+    replayed.add_argument("--json", action="store_true", help="print the figures as JSON")
+    replayed.set_defaults(run=_replay)
     explained = commands.add_parser("explain", help="say what would be done to a request body, and why")
     _body_arguments(explained, "BODY", "a request body as JSON, - for standard input")
     explained.add_argument("--all", action="store_true", help="list each edit, also of long runs")
@@ -196,6 +214,13 @@ def _demo(given: argparse.Namespace) -> int:
     from .demo import run_demo  # noqa: PLC0415  as above
 
     return run_demo(policy=given.policy, as_json=given.json)
+
+
+def _replay(given: argparse.Namespace) -> int:
+    from .playback import run_replay  # noqa: PLC0415  as above
+
+    policies = given.policy or ()
+    return run_replay(given.recordings, policies, models=given.models, turns=given.turns, as_json=given.json)
 
 
 def _check(given: argparse.Namespace) -> int:

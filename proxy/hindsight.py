@@ -67,6 +67,18 @@ def cost(course: Course, schedule: Schedule) -> float:
     return _run(course, lambda _, turn, __: schedule.get(turn))[0]
 
 
+def reclaimed(course: Course, schedule: Schedule) -> int:
+    """Tokens that a schedule leaves out of prompts, over all turns."""
+    gone: set[int] = set()
+    total = 0
+    for turn, cut in sorted(schedule.items()):
+        for at, item in enumerate(course.items):
+            if at >= cut and at not in gone and item.saves and max(item.stale, item.arrives) <= turn:
+                gone.add(at)
+                total += item.saves * (course.turns - turn)
+    return total
+
+
 def decided(course: Course, choose: Choice) -> tuple[float, dict[int, int]]:
     """What it costs when `choose` decides in each turn with what is known then; and the batches it made."""
     return _run(course, choose)

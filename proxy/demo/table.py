@@ -83,7 +83,7 @@ def report(policy: str, sessions: Sequence[Figures], edits: Sequence[Edited], co
         lines += ["", *_figures(others, sessions, narrow=columns < _WIDE), ""]
     lines += [*wrap(_NOTE, wide), ""]
     did = [row for one in edits for row in _did(one, _STAGES[columns < _WIDE])]
-    lines += [*_aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, wide)]
+    lines += [*aligned([_DID_HEAD, *did], left=2), "", *wrap(_DID_NOTE, wide)]
     lost = ", ".join(one.name for one in edits if one.thinking < one.thinking_given and one.batches)
     lines += wrap(_THINKING_NOTE.format(names=lost), wide) if lost else []
     return "\n".join([*_failures(edits, wide), *lines, "", *_sum(sessions, wide)])
@@ -101,8 +101,8 @@ def _failures(edits: Sequence[Edited], columns: int) -> list[str]:
 
 def _figures(shown: Sequence[Figures], every: Sequence[Figures], *, narrow: bool) -> list[str]:
     """The table of some sessions, with columns as wide as the table of all would have them."""
-    rows = _aligned([_HEAD, *map(_named, every)], left=2)
-    narrowed = [f"  {row}" for row in _aligned([_HEAD[1:], *map(_row, every)], left=1)]
+    rows = aligned([_HEAD, *map(_named, every)], left=2)
+    narrowed = [f"  {row}" for row in aligned([_HEAD[1:], *map(_row, every)], left=1)]
     lines = (narrowed if narrow else rows)[:2]
     for line, row in zip(every, (narrowed if narrow else rows)[2:], strict=True):
         if line in shown:
@@ -137,7 +137,7 @@ def _did(one: Edited, width: int) -> list[tuple[str, ...]]:
     ]
 
 
-def _aligned(rows: Sequence[tuple[str, ...]], left: int) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]], left: int) -> list[str]:
     """Columns as wide as their widest cell, the first `left` to the left; a rule under the head."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []

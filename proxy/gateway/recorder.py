@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
@@ -34,11 +34,20 @@ _ANSWERED = ("ok", "refused", "error", "truncated")
 
 
 class Recorder:
-    """Writes requests to `directory`, until `limit` bytes are in it. Raises SettingsError where it cannot be used."""
+    """Writes requests to `directory`, until `limit` bytes are in it.
+
+    `profiles` name by upstream what is known of it. Raises SettingsError where the directory cannot be used.
+    """
 
     def __init__(
-        self, directory: Path, limit: int, agents: Agents, warn: Callable[[StetError], None]
+        self,
+        directory: Path,
+        limit: int,
+        agents: Agents,
+        warn: Callable[[StetError], None],
+        profiles: Mapping[str, str] | None = None,
     ) -> None:
+        self._profiles = dict(profiles or {})
         self.directory = directory
         self._limit = limit
         self._warn = warn
@@ -100,7 +109,8 @@ class Recorder:
     def _write(self, name: str, request: Incoming, outcome: Outcome) -> None:
         if self._stopped:
             return
-        written = line(_recorded(request, outcome, self._allowed))
+        profile = request.profile or self._profiles.get(request.upstream, "")
+        written = line(_recorded(request, outcome, self._allowed, profile))
         if self._size + len(written) > self._limit:
             raise OSError(errno.EFBIG, f"{self._limit} bytes are in it, as many as `record_size` allows")
         with opened_folder(self.directory, create=False) as folder:
@@ -108,7 +118,7 @@ class Recorder:
         self._size += len(written)
 
 
-def _recorded(request: Incoming, outcome: Outcome, allowed: frozenset[str]) -> Recorded:
+def _recorded(request: Incoming, outcome: Outcome, allowed: frozenset[str], profile: str) -> Recorded:
     headers = ((text_of(name), value.decode("latin-1")) for name, value in request.headers)
     return Recorded(
         path=kept_path(request.path, request.query),
@@ -116,7 +126,7 @@ def _recorded(request: Incoming, outcome: Outcome, allowed: frozenset[str]) -> R
         at=request.started_at,
         dialect=request.dialect,
         upstream=request.upstream,
-        profile=request.profile or "",
+        profile=profile,
         status=outcome.status if outcome.name in _ANSWERED else None,
         usage=outcome.usage,
         calls=outcome.answer.call_ids,

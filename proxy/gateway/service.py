@@ -39,12 +39,12 @@ def run_service(flags: Mapping[str, Any], config: Path | None = None, models: Pa
     voice = Voice(settings)
     for fault in strangers(os.environ):
         voice.warn(fault)
-    recorder = _recorder(settings, voice.warn)
-    rewriter, store = build(settings, table, voice.warn)
     profiles = {
         name: table.profile_for(upstream.url, upstream.profile)
         for name, upstream in settings.upstreams.items()
     }
+    recorder = _recorder(settings, profiles, voice.warn)
+    rewriter, store = build(settings, table, voice.warn)
     watching: list[asyncio.Task[None]] = []
 
     def ready(gateway: Gateway) -> None:
@@ -113,11 +113,13 @@ def _spool(settings: Settings, warn: Callable[[StetError], None]) -> SpoolDirect
         return None
 
 
-def _recorder(settings: Settings, warn: Callable[[StetError], None]) -> Recorder | None:
+def _recorder(
+    settings: Settings, profiles: Mapping[str, str], warn: Callable[[StetError], None]
+) -> Recorder | None:
     """What writes down what agents send, where that is asked for. Raises SettingsError."""
     if settings.record == "off":
         return None
-    return Recorder(Path(settings.record).absolute(), settings.record_size, Agents.load(), warn)
+    return Recorder(Path(settings.record).absolute(), settings.record_size, Agents.load(), warn, profiles)
 
 
 async def _tidy(spool: SpoolDirectory) -> None:

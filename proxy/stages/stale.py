@@ -122,10 +122,10 @@ def _stale(view: View, all_results: Survey, config: Config) -> list[_Stale]:
     found: list[_Stale] = []
     cleared = view.cleared
     for tool, shelf in all_results.shelves.items():
-        window = _window(tool, config)
-        if len(shelf) <= window or any(fnmatchcase(tool, glob) for glob in config.protect):
+        keep = window(tool, config)
+        if len(shelf) <= keep or any(fnmatchcase(tool, glob) for glob in config.protect):
             continue
-        for seen, pusher in zip(shelf, shelf[window:], strict=False):
+        for seen, pusher in zip(shelf, shelf[keep:], strict=False):
             result = seen.result
             if (
                 result.size < config.min_bytes
@@ -144,7 +144,7 @@ def _stale(view: View, all_results: Survey, config: Config) -> list[_Stale]:
     return found
 
 
-def _window(tool: str, config: Config) -> int:
+def window(tool: str, config: Config) -> int:
     """How many of the tool's newest results stay: by its name, else by the first glob that fits."""
     if tool in config.tools:
         return config.tools[tool]

@@ -35,7 +35,9 @@ async def recording(folder: Path, limit: int = 10**9) -> AsyncIterator[tuple[Rig
     provider = Provider()
     base = await provider.start()
     warned: list[str] = []
-    recorder = Recorder(folder, limit, Agents.load(), lambda fault: warned.append(str(fault)))
+    recorder = Recorder(
+        folder, limit, Agents.load(), lambda fault: warned.append(str(fault)), {"anthropic": "bedrock"}
+    )
     log = io.StringIO()
     rewriter = Conversations(load_policy("careful"))
     gateway = Gateway(settings(base), rewriter, stream=log, env={}, clock=lambda: 1000.5, recorder=recorder)
@@ -84,6 +86,7 @@ def test_a_session_is_a_file_of_its_requests(tmp_path: Path) -> None:
         at=1000.5,
         dialect="anthropic",
         upstream="anthropic",
+        profile="bedrock",
         status=200,
         usage=Usage(prompt=103, uncached=3, cached=60, written=40, output=9),
     )

@@ -1,0 +1,176 @@
+"""A recorded session on one path: directly, or through the rewrite under a policy, with a ledger of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path as Folder
+
+from msgspec import Struct
+
+from ..answer import Answer as Heard
+from ..gateway.conversations import Conversations
+from ..gateway.exchange import Outcome, Prepared
+from ..gateway.refusals import structural_class
+from ..gateway.spool import SpoolDirectory
+from ..modelfacts import ModelFacts
+from ..models import Models
+from ..policy import Policies
+from ..simulator import Answer, Exchange
+from ..turns import OutcomeName, TurnReport
+from ..usage import Usage
+from .providers import Binding, Providers
+from .requests import Request
+
+BASE = "hindsight"
+"""The row of the best schedule."""
+
+CAREFUL = "careful"
+"""The policy that it starts from, which keeps the prefix and clears nothing."""
+
+
+class Sent(Struct, frozen=True):
+    """A request as it was sent on a path, and what the provider noted; None where it was not asked.
+
+    `refused`: what the provider said against it, where it did.
+    """
+
+    request: Request
+    body: bytes
+    exchange: Exchange | None
+    report: TurnReport | None = None
+    refused: str | None = None
+    fault: str | None = None
+
+
+class Played(Struct, frozen=True):
+    """A session on one path."""
+
+    sent: tuple[Sent, ...]
+
+
+class Path:
+    """One path. `policies` None is the direct one. Requests in `skipped` are sent past the provider's count."""
+
+    def __init__(
+        self,
+        policies: Policies | None,
+        models: Models,
+        binding: Binding,
+        spool: Folder,
+        skipped: Collection[int],
+    ) -> None:
+        self._providers = Providers(binding)
+        self._skipped = skipped
+        self._rewriter: Conversations | None = None
+        if policies is not None:
+            kept = SpoolDirectory(spool, None, lambda _: None, shown=str(spool))
+            self._rewriter = Conversations(policies, models=models, spool=kept)
+
+    def play(self, request: Request) -> Sent:
+        """Send one request."""
+        if self._rewriter is None:
+            return self._sent(request, request.incoming.body, None, self._ask(request, request.incoming.body))
+        fault = None
+        try:
+            prepared = self._rewriter.prepare(request.incoming)
+        except Exception as error:  # noqa: BLE001  as live: the client's body goes out, and it is said
+            prepared = Prepared(body=request.incoming.body, commit=False, fault=error)
+        if prepared.fault is not None:
+            fault = type(prepared.fault).__name__
+        answer = self._ask(request, prepared.body)
+        body, fallen = prepared.body, False
+        if answer is not None and answer.status == 400 and structural_class(400, answer.body) is not None:
+            spare = prepared.fallback
+            second = self._ask(request, spare) if spare is not None else None
+            if spare is not None and second is not None and second.status == 200:
+                answer, body, fallen = second, spare, True
+        if prepared.commit:
+            self._rewriter.settle(prepared, _outcome(request, answer, fallen=fallen))
+        return self._sent(request, body, prepared.report, answer, fault)
+
+    def _ask(self, request: Request, body: bytes) -> Answer | None:
+        if request.failed or request.number in self._skipped:
+            return None
+        return self._providers.answer(request, body)
+
+    def _sent(
+        self,
+        request: Request,
+        body: bytes,
+        report: TurnReport | None,
+        answer: Answer | None,
+        fault: str | None = None,
+    ) -> Sent:
+        exchange = answer.exchange if answer is not None else None
+        refused = (
+            exchange.error or f"status {exchange.status}" if exchange and exchange.status != 200 else None
+        )
+        return Sent(request, body, exchange, report, refused, fault)
+
+
+def _outcome(request: Request, answer: Answer | None, *, fallen: bool) -> Outcome:
+    """How it went: by the embedded provider's count, with the recorded answer's calls."""
+    recorded = request.recorded
+    if answer is None:
+        status = recorded.status if request.failed else 200
+        name: OutcomeName = "refused" if request.failed else "ok"
+        return Outcome(name, status, None, Heard(call_ids=recorded.calls))
+    usage = usage_of(answer.exchange, request.facts) if answer.status == 200 else None
+    name = "ok" if answer.status == 200 else "refused"
+    heard = Heard(usage=usage, call_ids=recorded.calls if usage is not None else ())
+    return Outcome(name, answer.status, None, heard, fallen)
+
+
+def usage_of(exchange: Exchange, facts: ModelFacts) -> Usage:
+    """What the provider counted, as the proxy reads it: what is written unasked is not counted [B109 B300]."""
+    counted = exchange.usage
+    counts_writes = facts.regime == "breakpoints" or counted.written > 0
+    return Usage(
+        prompt=counted.total,
+        uncached=counted.input_tokens,
+        cached=counted.cache_read_input_tokens,
+        written=counted.written if counts_writes else None,
+        written_1h=counted.write_1h,
+        output=counted.output_tokens,
+    )
+
+
+class Stage:
+    """A session's requests, to be played on one path after the other.
+
+    The direct path comes first. What the real provider is known to have taken and the embedded one refuses is beyond
+    it, and counted on no path; where preserved thinking is what it refuses, that is not enforced instead.
+    """
+
+    def __init__(self, requests: Sequence[Request], models: Models, spool: Folder) -> None:
+        self._requests, self._models, self._spool = requests, models, spool
+        self._binding: Binding = "error"
+        self._skipped: frozenset[int] = frozenset()
+        self.notes: list[str] = []
+        self.direct = self.play(None)
+        if any("bound to a different conversation" in one.refused for one in self._beyond() if one.refused):
+            self._binding = "unenforced"
+            self.notes.append(
+                "the real provider did not enforce preserved thinking, so it is not enforced here"
+            )
+            self.direct = self.play(None)
+        beyond = self._beyond()
+        if beyond:
+            self._skipped = frozenset(one.request.number for one in beyond)
+            self.notes.append(
+                f"not counted: {len(beyond)} that the real provider took and the embedded one does not "
+                f"({(beyond[0].refused or '')[:100]})"
+            )
+            self.direct = self.play(None)
+
+    def play(self, policies: Policies | None) -> Played:
+        """The session on one path."""
+        path = Path(policies, self._models, self._binding, self._spool, self._skipped)
+        return Played(tuple(path.play(request) for request in self._requests))
+
+    def conversations(self, base: Played) -> list[str]:
+        """Which conversation each request belongs to, as the rewrite knows them."""
+        return [(one.report.conversation or "") if one.report else "" for one in base.sent]
+
+    def _beyond(self) -> list[Sent]:
+        return [one for one in self.direct.sent if one.refused is not None and one.request.taken]
