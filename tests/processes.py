@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,19 @@ def free_port() -> int:
         return port
 
 
+def await_port(port: int) -> None:
+    """Wait until somebody listens on a port of 127.0.0.1. Raises TimeoutError where nobody does."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError(f"nobody listens on port {port}")
+
+
 @contextmanager
 def running(
     command: Sequence[str],
@@ -32,6 +46,7 @@ def running(
     seconds: float = START_SECONDS,
 ) -> Iterator[str]:
     """A process, once what it prints matches `told`: the first group. All it prints goes into `log` as well.
+    At once, and "", where nothing is `told`.
 
     Raises AssertionError where it does not come within `seconds`.
     """
@@ -45,7 +60,7 @@ def running(
     )
     output = _Output(child, told, log)
     try:
-        yield output.told(seconds)
+        yield output.told(seconds) if told else ""
     finally:
         assert child.stdin is not None
         child.stdin.close()

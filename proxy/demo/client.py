@@ -8,6 +8,7 @@ gives up.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..simulator import Clock
 from . import faults
@@ -30,8 +31,16 @@ def headers(session: Disposition, key: str) -> dict[str, str]:
 class CodingAgent:
     """One conversation of one client. `pause`: seconds until it sends its next request."""
 
-    def __init__(self, session: Disposition, wire: Wire, clock: Clock) -> None:
+    def __init__(
+        self,
+        session: Disposition,
+        wire: Wire,
+        clock: Clock,
+        results: Callable[[Json], Json] = result,
+    ) -> None:
+        """`results`: what a call of a tool gives."""
         self._session = session
+        self._results = results
         self.wire = wire
         self._clock = clock
         self._tools = tools()
@@ -108,7 +117,7 @@ class CodingAgent:
             if task is not None:
                 self._ask(task)
             return
-        results = [result(call) for call in calls]
+        results = [self._results(call) for call in calls]
         if step == INTERRUPTED:
             stopped = {"content": "[Request interrupted by user]", "is_error": True}
             results = [answer | stopped for answer in results]

@@ -56,6 +56,9 @@ _LONG = {
 }
 """Bytes that a result of a tool has in the middle; one result may have 0.4 to 1.6 times as many."""
 
+LOOKS = frozenset({"Read", "Bash", "Grep", "Glob", "WebFetch"})
+"""Tools that look at something and change nothing."""
+
 TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Bash", ("command", "description")),
     ("Edit", ("file_path", "old_string", "new_string")),
@@ -128,22 +131,27 @@ def tools() -> list[Json]:
     ]
 
 
-def result(call: Json) -> Json:
-    """What a tool returns for a call: text, an image for a picture, an error for tests that fail."""
+def result(call: Json, least: int = 0) -> Json:
+    """What a tool returns for a call: text, an image for a picture, an error for tests that fail.
+
+    Texts of tools that look at something have at least about `least` bytes.
+    """
     name, arguments = str(call["name"]), " ".join(str(value) for value in call["input"].values())
     answer: Json = {"type": "tool_result", "tool_use_id": call["id"]}
     if arguments.endswith(".png"):
         return answer | {"content": [image(arguments)]}
-    text = output(name, arguments)
+    text = output(name, arguments, least)
     if "--last-failed" in arguments:
         return answer | {"content": f"Exit code 1\n{text}", "is_error": True}
     return answer | {"content": text}
 
 
-def output(tool: str, arguments: str) -> str:
-    """The text a tool returns; the same for the same arguments."""
+def output(tool: str, arguments: str, least: int = 0) -> str:
+    """The text a tool returns, of at least about `least` bytes where it looks at something; the same for the same arguments."""
     seed = f"{tool} {arguments}"
     size = _LONG.get(tool, 1000) * (40 + _number(seed, -1, 121)) // 100
+    if tool in LOOKS:
+        size = max(size, least)
     match tool:
         case "Read":
             found = _lines(_CODE, seed, size - size // 6)
