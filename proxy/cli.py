@@ -1,4 +1,4 @@
-"""The command line: `stet serve`, `run`, `doctor`, `demo`, `replay`, `explain`, `check`, `schema`, `rewrite`.
+"""The command line: `stet serve`, `run`, `doctor`, `report`, `demo`, `replay`, `explain`, `check`, `schema`, `rewrite`.
 
 Every command returns an exit code: 0 done, 1 the input is wrong (one clear line on standard error), 2 the command
 line is.
@@ -26,7 +26,7 @@ from .dialects import DIALECTS, likely
 from .errors import SettingsError, StetError
 from .explain import explain, text
 from .gateway.routes import FAMILY
-from .launch.arguments import add_doctor, add_run
+from .launch.arguments import add_doctor, add_report, add_run
 from .ledger import Ledger
 from .models import Models
 from .outline import outline
@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _serve_parser(commands)
     add_run(commands)
     add_doctor(commands)
+    add_report(commands)
     demo = commands.add_parser(
         "demo", help="play coding sessions against an embedded provider, directly and through stet"
     )

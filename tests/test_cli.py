@@ -263,7 +263,7 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_the_readme_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever reads it need not ask the program what there is."""
     readme = (ROOT / "README.md").read_text()
-    for command in ("serve", "run", "doctor", "demo", "replay", "explain", "check", "rewrite"):
+    for command in ("serve", "run", "doctor", "report", "demo", "replay", "explain", "check", "rewrite"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}

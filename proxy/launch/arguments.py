@@ -1,4 +1,4 @@
-"""The command lines of `stet run` and `stet doctor`."""
+"""The command lines of `stet run`, `stet doctor` and `stet report`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,23 @@ def add_doctor(commands: Any) -> None:
     doctor.set_defaults(run=_doctor)
 
 
+def add_report(commands: Any) -> None:
+    """Add `stet report` to the commands."""
+    report = commands.add_parser("report", help="sum up what a proxy did, out of its admin page or its log")
+    report.add_argument(
+        "logs",
+        nargs="*",
+        metavar="LOG",
+        help="logs in JSON, - for standard input (default: the running proxy)",
+    )
+    report.add_argument(
+        "--models", metavar="FILE", type=Path, help="your own facts about models and upstreams"
+    )
+    report.add_argument("--config", metavar="FILE", type=Path, help="the server file of the proxy")
+    report.add_argument("--json", action="store_true", help="print the figures as JSON")
+    report.set_defaults(run=_report)
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port")
@@ -82,6 +99,12 @@ def _run(given: argparse.Namespace) -> int:
             models=given.models,
         )
     )
+
+
+def _report(given: argparse.Namespace) -> int:
+    from .report import run_report  # noqa: PLC0415  as above
+
+    return run_report(given.logs, config=given.config, models=given.models, as_json=given.json)
 
 
 def _doctor(given: argparse.Namespace) -> int:
