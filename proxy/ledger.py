@@ -300,6 +300,26 @@ class Ledger:
             self._stand_on(ticket, lambda _: ticket.before)
             self._withdraw(known, branch, ticket)
 
+    def refreshed(self, ticket: Ticket, at: float) -> None:
+        """The provider read what a request had left in its cache again, in a request that began `at` (seconds since the
+        epoch): it lives from then on [B10].
+        """
+        known = self._roots.get(ticket.commit.root, {})
+        branch = known.get(ticket.branch)
+        if branch is None:
+            return
+        sent = ticket.commit.frontier
+        frontiers = tuple(
+            structs.replace(frontier, at=max(at, frontier.at))
+            if (frontier.upstream, frontier.model, frontier.setting, frontier.parts)
+            == (sent.upstream, sent.model, sent.setting, sent.parts)
+            else frontier
+            for frontier in branch.frontiers
+        )
+        known[branch.id] = branch = structs.replace(branch, frontiers=frontiers)
+        if self._store is not None:
+            self._store.save(branch, ())
+
     def abandon(self, ticket: Ticket) -> None:
         """What was sent was refused for its structure, and the fallback was taken: this chain is left alone.
 

@@ -95,6 +95,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """May a stream be given `stream_options` to ask for its usage? Some refuse the field, others report without it
     [A431 B440]."""
 
+    warms: bool = False
+    """Does a request with `max_tokens: 0` renew what is cached of its prompt, for the price of a read [B30]? Others refuse
+    it [A501]."""
+
     prefix_check: bool = True
     """Signed thinking is bound to everything before it: preserved thinking [A45]."""
     last_turn_thinking: bool = False

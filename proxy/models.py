@@ -74,6 +74,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     breakpoints: Breakpoints | None = None
     prompt_cache_key: bool | None = None
     include_usage: bool | None = None
+    warms: bool | None = None
     prefix_check: bool | None = None
     last_turn_thinking: bool | None = None
     reasoning: ReasoningRule | None = None

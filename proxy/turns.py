@@ -78,6 +78,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     failed_open  which work of ours failed and was gone past, `fault` the kind of the fault and the place in our code
     withheld     why the provider did not show the model reasoning that was sent, in its words [A45 A206]
     usage_asked  a stream was asked for its usage on the client's behalf
+    warm         sent by us while the client was away, to keep its cache alive: no request of an agent's
     would_repair  the provider refused the structure of what was only observed, and an edit would have mended it
     """
 
@@ -109,6 +110,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     report: TurnReport | None = None
     miss: Miss | None = None
     withheld: tuple[str, ...] = ()
+    warm: bool = False
 
     @property
     def hit_ratio(self) -> float | None:

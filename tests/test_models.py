@@ -38,6 +38,7 @@ def test_a_model_behind_its_vendor_has_the_vendors_facts(models: Models) -> None
         marks=True,
         max_marks=4,
         breakpoints="anthropic",
+        warms=True,
         prefix_check=True,
         reasoning="signed",
         prefill=False,

@@ -27,6 +27,7 @@ from .settings import Settings
 from .spool import SpoolDirectory
 from .upstream import MAX_HEADER, UpstreamClient
 from .values import Address
+from .warm import Sleep
 
 Routed: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -45,7 +46,7 @@ class Gateway:
     Without a rewriter every body passes unchanged and is only metered. `stream` takes the log (standard error by
     default), `env` stands for the environment's proxy and certificate variables, `clock` for the wall clock: seconds
     since the epoch, by which a cache is taken to be warm or cold. Out of `spool` agents may read what it keeps;
-    `recorder` writes down what they send.
+    `recorder` writes down what they send. `sleep` waits for so many seconds where a cache is kept warm.
     """
 
     def __init__(
@@ -58,13 +59,16 @@ class Gateway:
         clock: Callable[[], float] = time.time,
         spool: SpoolDirectory | None = None,
         recorder: Recorder | None = None,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.journal = Journal(make_logger(settings.log, stream), self.metrics)
         self._upstreams = UpstreamClient(settings.upstreams, env)
         rewriting = Rewriting(rewriter or PassThrough(), self.journal)
-        self._handler = Handler(settings, rewriting, self._upstreams, self.journal, clock, spool, recorder)
+        self._handler = Handler(
+            settings, rewriting, self._upstreams, self.journal, clock, spool, recorder, sleep
+        )
         self._admin = Admin(settings, self.journal)
         self._busy: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -117,6 +121,7 @@ class Gateway:
         """
         self._admin.draining = True
         self._handler.tunnels.drain()
+        self._handler.warm.drain()
         seconds = self.settings.drain if drain is None else drain
         if self._site is not None:
             await self._site.stop()

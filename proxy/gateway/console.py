@@ -146,7 +146,9 @@ def _details(event: Event) -> list[str]:
         )
         if name in event
     ]
-    flags = [name.replace("_", " ") for name in ("retried", "fallback", "would_repair") if event.get(name)]
+    flags = [
+        name.replace("_", " ") for name in ("warm", "retried", "fallback", "would_repair") if event.get(name)
+    ]
     return [*_miss(event), *named, *flags]
 
 

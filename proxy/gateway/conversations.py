@@ -34,7 +34,7 @@ from ..tokens import Calibration
 from ..turns import Miss, TurnReport
 from ..usage import Usage
 from .callers import project_of, reached_at, tenant, user_of
-from .exchange import Incoming, Outcome, Prepared
+from .exchange import Incoming, Outcome, Prepared, Warmth
 from .spool import SpoolDirectory
 
 COUNTING = ("/count_tokens", ":countTokens")
@@ -159,6 +159,7 @@ class Conversations:
             would_repair=self._observes and any(edit.required for edit in made.edits),
             ask_usage=self._may_ask(dialect, made, facts),
             session=facts.session,
+            warmth=None if ticket is None or self._observes else _warmth(request, made, facts),
         )
 
     def _may_ask(self, dialect: Dialect, made: Rewrite, facts: Facts) -> bool:
@@ -197,6 +198,13 @@ class Conversations:
             sent = prepared.fallback if outcome.retried_with_fallback else prepared.body
             self.calibration.observe(memo.facts.model.model, len(sent or b"") // 4, usage.prompt)
         return miss(memo.expected, usage, memo.facts)
+
+    def refreshed(self, prepared: Prepared, at: float) -> None:
+        """See `exchange.Rewriter`."""
+        memo = prepared.memo
+        if isinstance(memo, _Memo) and memo.ticket is not None:
+            with self._lock:
+                self.ledger.refreshed(memo.ticket, at)
 
     def _would_be(self, prepared: Prepared, memo: _Memo, usage: Usage | None) -> Usage | None:
         """What the ledger is told: where requests are only observed, the usage of what it takes to have been sent.
@@ -271,6 +279,29 @@ def _root(body: bytes, dialect: Dialect, facts: Facts) -> bytes:
     first = dialect.read(structs.replace(opened, messages=opened.messages[:1])).messages[0]
     keyed = next(chain((facts.agent.recognise(first),), origin(facts.tenant), facts.agent.mask))
     return next((part.key for part in keyed.parts if not part.nth), NO_KEY)
+
+
+def _warmth(request: Incoming, made: Rewrite, facts: Facts) -> Warmth | None:
+    """What keeping a conversation warm takes; None where it cannot be done, or nobody comes back to it.
+
+    A sub-agent ends with its task, and a request without a second one behind it has no conversation.
+    """
+    model = facts.model
+    named = {name.lower() for name, _ in request.headers}
+    side = any(name.encode() in named for name in facts.agent.subagent)
+    begun = made.place is not None and made.place.branch is not None
+    if not (model.warms and model.ttl_s and model.price and made.commit and begun) or side:
+        return None
+    ttl = made.commit.frontier.ttl_s or model.ttl_s
+    return Warmth(
+        conversation=f"{facts.upstream} {model.model} {made.commit.root.hex()}",
+        session=facts.session,
+        ttl_s=ttl,
+        read=model.read,
+        write=model.write_1h if ttl > model.ttl_s else model.write_5m,
+        price=model.price,
+        minimum=model.minimum,
+    )
 
 
 def _opened(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened | None:

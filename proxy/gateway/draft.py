@@ -33,6 +33,7 @@ class Draft:
         self.fallback = False
         self.usage_asked = False
         self.would_repair = False
+        self.warm = False
         self.failed_open: str | None = None
         self.fault: str | None = None
         self.added_s = 0.0
@@ -122,5 +123,6 @@ class Draft:
             usage_fault=self.usage_fault,
             report=self.report,
             miss=self.miss,
+            warm=self.warm,
             withheld=self.answer.diagnosis.removed if self.answer.diagnosis else (),
         )

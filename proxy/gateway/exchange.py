@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..answer import Answer
+from ..modelfacts import Price
 from ..turns import Miss, OutcomeName, TurnReport
 from ..usage import Usage
 
@@ -39,6 +40,24 @@ class Incoming(Struct, frozen=True):
     profile: str | None = None
 
 
+class Warmth(Struct, frozen=True, kw_only=True):
+    """What is to be known of a conversation to keep its cache warm.
+
+    conversation  names it; `session` names the one of these that an agent has at a time, "" where it does not say
+    ttl_s         seconds that its cache lives from the start of a request
+    read, write   prices of a token in units of base input, whose own price is `price`
+    minimum       tokens below which nothing is cached
+    """
+
+    conversation: str
+    session: str
+    ttl_s: float
+    read: float
+    write: float
+    price: Price
+    minimum: int
+
+
 class Prepared(Struct, frozen=True, dict=True):
     """What to send.
 
@@ -49,7 +68,8 @@ class Prepared(Struct, frozen=True, dict=True):
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
     not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
     that a provider's rules require was not made. `ask_usage`: usage may be asked for on the client's behalf.
-    `session`: what the agent calls its session, "" where it names none.
+    `session`: what the agent calls its session, "" where it names none. `warmth`: there where the provider can keep
+    what it caches of this conversation alive.
     """
 
     body: bytes
@@ -62,6 +82,7 @@ class Prepared(Struct, frozen=True, dict=True):
     would_repair: bool = False
     ask_usage: bool = False
     session: str = ""
+    warmth: Warmth | None = None
 
     @cached_property
     def fallback(self) -> bytes | None:
@@ -116,6 +137,10 @@ class Rewriter(Protocol):
         """Learn how it went; return why the cache missed, where it did."""
         ...
 
+    def refreshed(self, prepared: Prepared, at: float) -> None:
+        """Learn that the provider read what was sent again at that time, seconds since the epoch, and keeps it from then."""
+        ...
+
 
 class PassThrough:
     """A rewriter that changes nothing."""
@@ -128,3 +153,7 @@ class PassThrough:
         """Learn nothing."""
         del prepared, outcome
         return None
+
+    def refreshed(self, prepared: Prepared, at: float) -> None:
+        """Learn nothing."""
+        del prepared, at

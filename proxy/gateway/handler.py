@@ -32,6 +32,7 @@ from .spool import SpoolDirectory
 from .spooled import PATH, shown_path, spooled
 from .tunnel import Tunnels
 from .upstream import Call, Reply, UpstreamClient
+from .warm import Sleep, WarmCaches
 
 
 class Handler:
@@ -46,6 +47,7 @@ class Handler:
         clock: Callable[[], float] = time.time,
         spool: SpoolDirectory | None = None,
         recorder: Recorder | None = None,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._settings = settings
         self._rewriting = rewriting
@@ -56,6 +58,7 @@ class Handler:
         self.tunnels = Tunnels(upstreams, journal, clock)
         self._spool = spool
         self._recorder = recorder
+        self.warm = WarmCaches(settings.keep_warm, upstreams, rewriting, journal, clock, sleep)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request. Whatever happens, exactly one Turn is written."""
@@ -167,6 +170,7 @@ class Handler:
                 profile=to.upstream.profile,
             )
             prepared = await self._rewriting.prepare(incoming, draft)
+            self.warm.returned(prepared)
         try:
             return await self._exchange(request, to, body, prepared, draft)
         except (asyncio.CancelledError, ConnectionResetError):
@@ -174,6 +178,7 @@ class Handler:
             raise
         finally:
             self._rewriting.settle(prepared, draft)
+            self.warm.rests(prepared, draft, lambda sent: _call(request, to, body, sent))
             if self._recorder is not None and incoming is not None:
                 self._recorder.take(incoming, prepared, draft.settled())
 

@@ -79,6 +79,7 @@ def turn_fields(turn: Turn) -> Fields:
         "tool_result_mean_chars": _rounded(report.tool_result_mean_chars, 0) if report else None,
         "retried": turn.retried or None,
         "fallback": turn.fallback or None,
+        "warm": turn.warm or None,
         "usage_asked": turn.usage_asked or None,
         "failed_open": turn.failed_open,
         "fault": turn.fault,

@@ -54,6 +54,12 @@ METRICS: Mapping[str, Metric] = {
         "Tokens by kind: input (uncached), cached, written, output; unsplit: prompts whose cached part is unknown.",
         ("kind", "upstream"),
     ),
+    "stet_warm_total": Metric(
+        "counter",
+        "Requests of our own that keep a cache alive, by how they ended; they are in no other metric.",
+        ("upstream", "outcome"),
+    ),
+    "stet_warm_tokens_total": Metric("counter", "Tokens of these, by kind as above.", ("kind", "upstream")),
     "stet_hit_ratio": Metric("histogram", "Share of the prompt read from the cache.", ("upstream",), _SHARES),
     "stet_edits_total": Metric(
         "counter", "Edits by stage: made (mode apply), or only thought of (observe).", ("stage", "mode")
@@ -93,6 +99,10 @@ class Metrics:
     def observe(self, turn: Turn) -> None:
         """Count one finished request."""
         upstream = turn.upstream or "none"
+        if turn.warm:
+            self._add("stet_warm_total", 1, upstream, turn.outcome)
+            self._tokens(turn, upstream, "stet_warm_tokens_total")
+            return
         dialect = turn.dialect or "none"
         self._add("stet_requests_total", 1, upstream, dialect, str(turn.status or 0))
         if turn.refusal is not None:
@@ -122,7 +132,7 @@ class Metrics:
         """Return all of it in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def _tokens(self, turn: Turn, upstream: str) -> None:
+    def _tokens(self, turn: Turn, upstream: str, name: str = "stet_tokens_total") -> None:
         if (usage := turn.usage) is None:
             return
         counts = {
@@ -134,8 +144,8 @@ class Metrics:
         }
         for kind, tokens in counts.items():
             if tokens is not None:
-                self._add("stet_tokens_total", tokens, kind, upstream)
-        if usage.hit_ratio is not None:
+                self._add(name, tokens, kind, upstream)
+        if usage.hit_ratio is not None and not turn.warm:
             self._observe("stet_hit_ratio", usage.hit_ratio, upstream)
 
     def _work(self, turn: Turn) -> None:

@@ -59,6 +59,13 @@ class Rewriting:
             draft.miss = self._settle(prepared, draft.settled(), draft)
         draft.miss = diagnosed(draft.miss, draft.answer.diagnosis)
 
+    def refreshed(self, prepared: Prepared, at: float) -> None:
+        """Tell the rewriter that what was sent was read again. Never raises."""
+        try:
+            self._rewriter.refreshed(prepared, at)
+        except Exception as fault:  # noqa: BLE001  nothing was asked by a client
+            self._journal.failed_open("refreshed", fault)
+
     async def _in_thread(self, incoming: Incoming, draft: Draft) -> Prepared:
         working = asyncio.ensure_future(asyncio.to_thread(self._rewriter.prepare, incoming))
         try:

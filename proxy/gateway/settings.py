@@ -20,7 +20,7 @@ from msgspec import Struct
 from ..errors import SettingsError
 from ..yamlfile import Document, read
 from . import values
-from .values import DEFAULT_UPSTREAMS, Address, UnusableError, Upstream, UpstreamEntry
+from .values import DEFAULT_UPSTREAMS, Address, KeepWarm, UnusableError, Upstream, UpstreamEntry
 
 Mode: TypeAlias = Literal["apply", "observe"]
 LogFormat: TypeAlias = Literal["console", "json"]
@@ -34,6 +34,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     file or the name of a shipped one. `spool` is the directory for huge outputs, `spool_path` where agents see it, each
     "" for what follows from the other settings, or `off`; `spool_size` is in bytes, `spool_age` in seconds.
     `record` is the directory into which requests are written, `off` for none; `record_size` is in bytes.
+    `keep_warm`: whether caches are kept alive while a client pauses, and at what cost.
     """
 
     listen: Address = Address("127.0.0.1", 8787)
@@ -55,6 +56,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     spool_age: float = 30 * 86400.0
     record: str = "off"
     record_size: int = 1024 * 1024 * 1024
+    keep_warm: KeepWarm | None = None
 
     @property
     def spool_directory(self) -> Path | None:
@@ -101,6 +103,7 @@ class FileSettings(Struct, frozen=True):
     spool_age: int | float | str | None = None
     record: str | None = None
     record_size: int | str | None = None
+    keep_warm: Literal["off", "on"] | KeepWarm | None = None
 
 
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
@@ -123,6 +126,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "spool_age": values.duration,
     "record": values.folder,
     "record_size": values.size,
+    "keep_warm": values.keep_warm,
 }
 """Every setting by name; its variable is `STET_NAME`, its key in the file the name itself."""
 

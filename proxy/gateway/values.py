@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ..models import unknown_profile
 
@@ -93,6 +93,27 @@ class UpstreamEntry(Struct, frozen=True):
 
     url: str
     profile: str | None = None
+
+
+class KeepWarm(Struct, frozen=True, forbid_unknown_fields=True):
+    """How caches are kept warm: at most so many `refreshes` of a pause (None: as many as can pay), and at most so many
+    `dollars` in a day, all conversations together."""
+
+    refreshes: Annotated[int, Meta(ge=1)] | None = None
+    dollars: Annotated[float, Meta(ge=0)] = 1.0
+
+
+def keep_warm(value: Any) -> KeepWarm | None:
+    """`off`, `on`, or how."""
+    if isinstance(value, KeepWarm):
+        return value
+    match str(value).strip().lower():
+        case "off":
+            return None
+        case "on":
+            return KeepWarm()
+        case _:
+            raise UnusableError(f"'{value}' is not one of them", "write off or on; the file says more")
 
 
 def address(value: Any) -> Address:

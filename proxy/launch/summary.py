@@ -72,6 +72,11 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
             "reclaimed",
             f"{tally.reclaimed:,} tokens left out, over {_many(tally.reclaimed_turns, 'request')}",
         )
+    if tally.warm:
+        yield (
+            "kept warm",
+            f"{_many(tally.warm, 'refresh', 'es')} while nobody asked, {_money(tally.warm_cost)} of the cost",
+        )
     if tally.observed:
         yield "observed", _observed(tally)
     if tally.misses:
@@ -96,8 +101,8 @@ def _requests(tally: Tally) -> str:
     return ", ".join([said, *others])
 
 
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _many(number: int, what: str, ending: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else ending}"
 
 
 def _counted(models: Counter[str]) -> str:
@@ -114,9 +119,9 @@ def _tokens(tally: Tally) -> str:
 def _cost(tally: Tally, summary: Summary) -> str:
     spent = tally.cost
     said = _money(spent)
-    more = summary.more
-    if more is None:
+    if summary.more is None:
         return f"{said} (what it would have been directly is not known here)"
+    more = summary.more - tally.warm_cost  # directly nothing would have been kept warm
     changed = more.units if spent.dollars is None or more.dollars is None else more.dollars
     whole = spent.units if spent.dollars is None or more.dollars is None else spent.dollars
     if abs(changed) < 0.005 * max(whole, 1e-9):

@@ -40,6 +40,7 @@ class Line(Struct, frozen=True, kw_only=True):
     would_repair: bool = False
     fallback: bool = False
     failed_open: str | None = None
+    warm: bool = False
 
     @property
     def usage(self) -> Usage | None:
@@ -78,6 +79,9 @@ class Tally(Struct, kw_only=True):
     would_repair: int = 0
     failed_open: int = 0
     fallbacks: int = 0
+    warm: int = 0
+    """Requests of the proxy's own, to keep a cache alive; what they cost is in `cost` and in `warm_cost`."""
+    warm_cost: Cost = Cost()
     other: int = 0
     """Requests that carried no conversation."""
     models: Counter[str] = field(default_factory=Counter)
@@ -96,6 +100,9 @@ class Tally(Struct, kw_only=True):
         if line.dialect is None:
             self.other += 1
             return
+        if line.warm:
+            self._warmed(line, facts)
+            return
         self.turns += 1
         self.endings[line.outcome] += 1
         self.answered += line.outcome == "ok"
@@ -113,6 +120,13 @@ class Tally(Struct, kw_only=True):
             self.judged += usage.prompt
             self.cached += usage.cached
         self.cost += cost(usage, facts(line.upstream or "", line.model or ""))
+
+    def _warmed(self, line: Line, facts: Facts) -> None:
+        self.warm += 1
+        if line.usage is not None:
+            spent = cost(line.usage, facts(line.upstream or "", line.model or ""))
+            self.warm_cost += spent
+            self.cost += spent
 
     def _done(self, line: Line) -> None:
         if line.miss is not None:

@@ -193,6 +193,20 @@ def test_lines_fit_the_terminal(columns: int) -> None:
     assert " ".join(" ".join(lines).split()) == " ".join(text(told).split())
 
 
+def test_what_kept_a_cache_warm_is_told_apart() -> None:
+    """It is no request of the agent's, but it was paid for, and directly it would not have been."""
+    kept = Usage(prompt=100_000, uncached=0, cached=100_000, written=0, output=0)
+    made = tally(turn(usage=USED), turn(usage=kept, warm=True), turn(outcome="unreachable", warm=True))
+    assert (made.turns, made.warm, made.prompt) == (1, 2, 10_000)
+    assert made.warm_cost == cost(kept, SONNET)
+    assert made.cost == cost(USED, SONNET) + cost(kept, SONNET)
+    told = Summary(agent="A", seconds=1.0, policy="careful", tally=made, more=Cost(0.0, 0.03), log="")
+    assert text(told).splitlines()[3:] == [
+        f"  cost       ${made.cost.dollars:.4f}, the same directly",
+        "  kept warm  2 refreshes while nobody asked, $0.0300 of the cost",
+    ]
+
+
 def test_the_line_reads_what_the_log_writes() -> None:
     """Every member of a line is a field of a turn, so that none is looked for in vain."""
     report = TurnReport(edits={"a": 1}, reclaimed={"a": 1}, observed=True, would_read=1.0)
@@ -203,5 +217,6 @@ def test_the_line_reads_what_the_log_writes() -> None:
         would_repair=True,
         fallback=True,
         failed_open="x",
+        warm=True,
     )
     assert set(Line.__struct_fields__) - {"event", "started_at"} <= turn_fields(full).keys()
