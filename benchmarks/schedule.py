@@ -42,7 +42,7 @@ def rule(course: Course) -> Choice:
             for (_, item), before in zip(stale, standing, strict=True)
         ]
         found = best(candidates, Terms(cached=cached, read=course.read, write=course.write, scale=1.0))
-        return stale[found.start][0] if found is not None and found.pays else None
+        return stale[found.start][0] if found is not None and found.paid else None
 
     return choose
 

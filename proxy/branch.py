@@ -28,12 +28,21 @@ PROMISE_BYTES = 1200
 PromiseId = tuple[Key, str, int]
 
 
+class Break(Struct, frozen=True):
+    """What a batch cost on top of leaving everything when it was made, in units of base input, and the tokens that it
+    has left out of each request since; `turn`: how many turns of the model stood in the history."""
+
+    turn: int
+    cost: float
+    saves: float
+
+
 class Promise(Struct, frozen=True, kw_only=True):
     """Edits that hold wherever `anchor` is in the history; `announces` are field values they tell the model.
 
     Write-once per anchor, stage and `nth`: that of the target, where several parts share a key. `number`: its
     place in the order in which a branch's promises were made; replay keeps that order, for edits build on
-    each other.
+    each other. `broke`: of a retroactive batch, what it cost.
     """
 
     anchor: Key
@@ -42,6 +51,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     edits: tuple[Edit, ...] = ()
     announces: tuple[tuple[str, str], ...] = ()
     number: int = 0
+    broke: Break | None = None
 
     @property
     def id(self) -> PromiseId:

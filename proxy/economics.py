@@ -10,9 +10,11 @@ kept, p is where an earlier request ended: nothing else can be read.)
 
     S = max(0, C - p)                          cached tokens behind the first edit
     R                                          tokens that the batch reclaims, Rc of them cached
-    cost = write * (S - Rc) - read * S         what the batch costs more than leaving all as it is, once
+    cost = write * (S - Rc) - read * S + A     what the batch costs more than leaving all as it is, once
     gain = read * R                            what it saves in each later turn
     rent = sum of read * R_j * turns_j         what carrying the results has cost since each became stale
+
+A is what has to be expected of results that are fetched again: `Candidate.again`, nothing where nothing is known.
 
 (A result that is not cached adds nothing to the cost, so no rent need be counted for it at more than `read`.)
 
@@ -31,6 +33,16 @@ rule of its own: C is 0, the cost is 0, all candidates go. Three things follow, 
   * Where `read` is 0 rent is never paid: only a cold cache or the window admits a batch.
   * Where nothing is cached everything goes at once, as it should.
 
+**The overdraft.** Twice is far too much for somebody whose session happens to end behind a batch. What the batches of
+a conversation have cost, less what they have saved since, is its overdraft; a batch that would take it beyond `LIMIT`
+of what leaving everything would have cost so far waits. Behind a batch the overdraft only shrinks and that cost only
+grows, so it holds in every turn: a session costs at most `1 + LIMIT` times what leaving everything costs, wherever it
+ends. With prompts of P_1 ... P_n tokens, each the beginning of the next, leaving everything has cost
+
+    write * P_n + read * (P_1 + ... + P_(n-1))
+
+for each token is written once and read in every later turn. Pauses only make it more.
+
 **The high-water mark.** Near the end of the window the choice is no longer between prices. A suffix is then taken
 though its rent is not paid, if it reclaims enough to be worth one break (`needed`); else the first result to become
 stale in every turn would break the cache again.
@@ -39,17 +51,21 @@ stale in every turn would break the cache again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import assert_never
 
 from msgspec import Struct
 
-from .branch import Frontier
+from .branch import Break, Frontier
 from .conversation import Conversation, Image, Message, Part, ToolDefinition, ToolResult
 from .models import ModelFacts
 from .runs import runs
 
 BYTES_PER_TOKEN = 4
 """Of a raw estimate. Calibration by the provider's own counts makes up for what is wrong about it."""
+
+LIMIT = 0.08
+"""How far the overdraft of a conversation may go, as a share of what leaving everything would have cost so far."""
 
 WORTH = 0.25
 """Share of the room between high-water mark and window that a batch forced by the mark must reclaim."""
@@ -70,11 +86,13 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class Candidate(Struct, frozen=True):
     """A result that could be cleared: tokens before it and tokens it would give back, both as the provider
-    counts; `turns`: how many requests have carried it since it became stale."""
+    counts; `turns`: how many requests have carried it since it became stale; `again`: what has to be expected of its
+    being fetched again, in units of base input."""
 
     before: float
     saves: float
     turns: int
+    again: float = 0.0
 
 
 class Suffix(Struct, frozen=True, kw_only=True):
@@ -90,9 +108,29 @@ class Suffix(Struct, frozen=True, kw_only=True):
     rent: float
 
     @property
-    def pays(self) -> bool:
+    def paid(self) -> bool:
         """Whether the rent already paid has reached the cost of breaking."""
         return self.rent >= self.cost
+
+
+class Account(Struct, frozen=True):
+    """What leaving everything would have cost a conversation so far, and its overdraft, in units of base input."""
+
+    whole: float
+    overdraft: float
+
+    @property
+    def left(self) -> float:
+        """What a batch may cost now."""
+        return LIMIT * self.whole - self.overdraft
+
+
+def account(prompts: Sequence[float], breaks: Sequence[Break], at: Terms) -> Account:
+    """The account of a conversation with these prompts, in tokens and with nothing left out, the present one last."""
+    whole = at.write * prompts[-1] + at.read * sum(prompts[:-1])
+    turns = len(prompts) - 1
+    overdraft = sum(one.cost - at.read * one.saves * max(0, turns - one.turn) for one in breaks)
+    return Account(whole, overdraft)
 
 
 def weight(part: Part, model: ModelFacts) -> int:
@@ -180,13 +218,14 @@ def _held(frontier: Frontier, model: ModelFacts, scale: float) -> float:
             assert_never(model.regime)
 
 
-def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0) -> Suffix | None:
-    """Of the suffixes that reclaim at least `needed` tokens the one with the greatest `rent - cost`.
+def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0, most: float = inf) -> Suffix | None:
+    """Of the suffixes that reclaim at least `needed` tokens and cost at most `most` the one with the greatest
+    `rent - cost`.
 
-    `candidates` in prompt order. Among equals the longest. None where no suffix reclaims that much.
+    `candidates` in prompt order. Among equals the longest. None where there is no such suffix.
     """
     cached, read, write = at.cached, at.read, at.write
-    saves = within = rent = 0.0
+    saves = within = rent = again = 0.0
     found: tuple[float, int, float, float, float, float] | None = None
     for start in range(len(candidates) - 1, -1, -1):
         one = candidates[start]
@@ -194,8 +233,9 @@ def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0) -> Suf
         saves += one.saves
         within += min(one.saves, behind)
         rent += read * one.saves * one.turns
-        cost = write * (behind - within) - read * behind
-        if saves >= needed and (found is None or rent - cost >= found[0]):
+        again += one.again
+        cost = write * (behind - within) - read * behind + again
+        if saves >= needed and cost <= most and (found is None or rent - cost >= found[0]):
             found = (rent - cost, start, behind, saves, cost, rent)
     if found is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from .branch import Branch, Promise, standing
+from .branch import Branch, Break, Promise, standing
 from .conversation import Conversation, Key, Message, Reminder, Role
 from .edits import Edit, InsertAfter, InsertBefore, Move, Replace, Target, apply, target_of, unchanged
 from .identity import turn_end
@@ -17,12 +17,14 @@ STALE = "stale"
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
-    """A conversation with its promises kept; `respelt` are reminders that the client wrote otherwise than first."""
+    """A conversation with its promises kept; `respelt` are reminders that the client wrote otherwise than first,
+    `breaks` what the batches made along it cost."""
 
     conversation: Conversation
     edits: tuple[Edit, ...] = ()
     announced: Mapping[str, str] = {}
     cleared: frozenset[Target] = frozenset()
+    breaks: tuple[Break, ...] = ()
     respelt: tuple[Reminder, ...] = ()
     reach: int = 0
 
@@ -47,7 +49,7 @@ def replay(passage: Passage) -> Replayed:
         promise
         for group in branch.promises.values()
         for promise in group
-        if promise.announces or promise.stage == STALE
+        if promise.announces or promise.broke is not None
     ]
     stand = standing(every, passage.keys)
     return Replayed(
@@ -57,6 +59,7 @@ def replay(passage: Passage) -> Replayed:
         cleared=frozenset(
             edit.target for promise in stand if promise.stage == STALE for edit in promise.edits
         ),
+        breaks=tuple(promise.broke for promise in stand if promise.broke is not None),
         respelt=respelt,
         reach=reach,
     )

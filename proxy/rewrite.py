@@ -112,6 +112,7 @@ def rewrite(
         frozen=passage.frozen,
         announced=kept.announced,
         cleared=kept.cleared,
+        breaks=kept.breaks,
         respelt=kept.respelt,
         fields=policy.fields(facts.agent),
     )

@@ -10,9 +10,20 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from proxy.conversation import Conversation, Image, Message, Role, Text, ToolDefinition, ToolResult
-from proxy.economics import Candidate, Suffix, Terms, best, estimated, needed_at, terms
+from proxy.economics import (
+    LIMIT,
+    Account,
+    Candidate,
+    Suffix,
+    Terms,
+    account,
+    best,
+    estimated,
+    needed_at,
+    terms,
+)
 from proxy.edits import Target
-from proxy.branch import Frontier
+from proxy.branch import Break, Frontier
 from proxy.models import ModelFacts
 from proxy.usage import Usage
 
@@ -29,29 +40,37 @@ class Turn(NamedTuple):
 
 class Outcome(NamedTuple):
     cost: float
+    costs: list[float]
+    """What the session had cost after each turn."""
     rent_of_cleared: float
     """What the rule counted as paid for the results it cleared, when it cleared them."""
     worst: float
     """The greatest cost of one batch above the rent of its members."""
 
 
-Policy = Callable[[Sequence[Candidate], Terms], Suffix | None]
+Policy = Callable[[Sequence[Candidate], Terms, Account], Suffix | None]
 
 
-def leave(candidates: Sequence[Candidate], at: Terms) -> Suffix | None:
+def leave(candidates: Sequence[Candidate], at: Terms, account: Account) -> Suffix | None:
     """Never clear anything."""
     return None
 
 
-def naive(candidates: Sequence[Candidate], at: Terms) -> Suffix | None:
+def naive(candidates: Sequence[Candidate], at: Terms, account: Account) -> Suffix | None:
     """Clear whatever has fallen out of the window, at once."""
     return best(candidates, structs.replace(at, cached=0.0))
 
 
-def rule(candidates: Sequence[Candidate], at: Terms) -> Suffix | None:
-    """The rule under test."""
+def rule(candidates: Sequence[Candidate], at: Terms, account: Account) -> Suffix | None:
+    """Ski rental alone."""
     found = best(candidates, at)
-    return found if found is not None and found.pays else None
+    return found if found is not None and found.paid else None
+
+
+def bounded(candidates: Sequence[Candidate], at: Terms, account: Account) -> Suffix | None:
+    """Ski rental within what may be spent in advance."""
+    found = best(candidates, at, most=max(0.0, account.left))
+    return found if found is not None and found.paid else None
 
 
 def session(
@@ -63,7 +82,11 @@ def session(
     cached = 0
     cost = rent = 0.0
     worst = float("-inf")
+    costs: list[float] = []
+    prompts: list[float] = []
+    breaks: list[Break] = []
     for now, turn in enumerate(turns):
+        prompts.append(base + sum(one.tokens + call for one in turns[: now + 1]))
         sizes.append(turn.tokens)
         cleared.append(False)
         cached = 0 if turn.cold else cached
@@ -74,18 +97,21 @@ def session(
         candidates = [
             Candidate(float(places[at] + call), float(sizes[at] - PLACEHOLDER), now - at - keep) for at in old
         ]
-        choice = policy(candidates, Terms(cached=float(cached), read=read, write=WRITE, scale=1.0))
+        at = Terms(cached=float(cached), read=read, write=WRITE, scale=1.0)
+        choice = policy(candidates, at, account(prompts, breaks, at))
         if choice is not None:
+            breaks.append(Break(now, choice.cost, choice.saves))
             first = old[choice.start]
             cached = min(cached, places[first] + call)
             rent += choice.rent
             worst = max(worst, choice.cost - choice.rent)
-            for at in old[choice.start :]:
-                sizes[at], cleared[at] = PLACEHOLDER, True
+            for place in old[choice.start :]:
+                sizes[place], cleared[place] = PLACEHOLDER, True
         prompt = base + sum(sizes) + call * len(sizes)
         cost += read * cached + WRITE * (prompt - cached)
+        costs.append(cost)
         cached = prompt
-    return Outcome(cost, rent, worst)
+    return Outcome(cost, costs, rent, worst)
 
 
 def shared(policy: Policy, turns: int, pauses: float, read: float) -> float:
@@ -118,6 +144,7 @@ def test_what_a_session_costs(
     everything, where clearing at once costs up to three times as much."""
     for read, expected_naive, expected in zip((0.1, 0.05), naively, ruled, strict=True):
         assert shared(rule, turns, pauses, read) <= expected + 0.05
+        assert shared(bounded, turns, pauses, read) <= expected + 0.05
         assert shared(naive, turns, pauses, read) == pytest.approx(expected_naive, abs=0.25)
 
 
@@ -131,6 +158,17 @@ COURSES = st.lists(
     max_size=60,
 )
 READS = st.sampled_from([0.0, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0])
+
+
+@given(course=COURSES, read=READS, keep=st.integers(0, 10), base=st.integers(0, 60_000))
+def test_wherever_a_session_ends_it_costs_little_more_than_leaving_everything(
+    course: list[Turn], read: float, keep: int, base: int
+) -> None:
+    """A person may stop behind any batch: what that had cost in advance is bounded in every turn."""
+    ruled = session(course, bounded, read=read, keep=keep, base=base).costs
+    whole = session(course, leave, read=read, keep=keep, base=base).costs
+    for spent, all_of_it in zip(ruled, whole, strict=True):
+        assert spent <= (1 + LIMIT) * all_of_it * (1 + 1e-9)
 
 
 @given(course=COURSES, read=READS, keep=st.integers(0, 10), base=st.integers(0, 60_000))
@@ -170,7 +208,7 @@ def test_a_tiny_early_result_does_not_hold_back_a_large_late_one() -> None:
         cost=1.25 * (20_000 - 15_000) - 0.1 * 20_000,
         rent=pytest.approx(0.1 * 15_000 * 10),
     )
-    assert found.pays
+    assert found.paid
 
 
 def test_an_early_result_joins_where_its_own_rent_covers_the_earlier_break() -> None:
@@ -185,7 +223,7 @@ def test_what_rent_has_not_paid_for_waits() -> None:
     """A result that just became stale has paid nothing yet."""
     found = best([Candidate(50_000.0, 3_000.0, 0)], WARM)
     assert found is not None
-    assert not found.pays
+    assert not found.paid
     assert (found.breaks, found.saves) == (50_000.0, 3_000.0)
 
 
@@ -200,7 +238,7 @@ def test_reads_for_nothing_never_pay_rent() -> None:
     local = Terms(cached=100_000.0, read=0.0, write=1.0, scale=1.0)
     found = best([Candidate(50_000.0, 20_000.0, 1_000_000)], local)
     assert found is not None
-    assert not found.pays
+    assert not found.paid
 
 
 def test_a_batch_reclaims_at_least_what_is_needed() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct, structs
 
-from ..branch import Frontier, Promise
+from ..branch import Break, Frontier, Promise
 from ..conversation import Conversation, Key, Message, Part, Reasoning, Role, Text, ToolResult
 from ..economics import BYTES_PER_TOKEN, Terms, terms, weight
 from ..edits import Edit, Remove, Target, target_of
@@ -117,9 +117,16 @@ def thinking_behind(conversation: Conversation, targets: Collection[Target]) -> 
 
 
 def batch(
-    view: View, stage: str, edits: Sequence[Edit], *, forced: bool = False, keep_thinking: bool = False
+    view: View,
+    stage: str,
+    edits: Sequence[Edit],
+    broke: Break,
+    *,
+    forced: bool = False,
+    keep_thinking: bool = False,
 ) -> Promise | Obstacle:
-    """The promise that commits `edits` (not none, each `committed`) with this request, or why not now.
+    """The promise that commits `edits` (not none, each `committed`) with this request, or why not now. `broke`: what
+    it costs.
 
     Where thinking must go, the batch waits for a message of a person, unless the window forces it: in the middle
     of a task the model would plan all over again [A47]. With manual thinking the open round must begin with
@@ -139,7 +146,7 @@ def batch(
         obstacle = _obstacle(view, forced=forced, keep_thinking=keep_thinking)
         if obstacle is not None:
             return obstacle
-    return Promise(anchor=anchored, stage=stage, edits=(*edits, *map(_removal, thinking)))
+    return Promise(anchor=anchored, stage=stage, edits=(*edits, *map(_removal, thinking)), broke=broke)
 
 
 def _obstacle(view: View, *, forced: bool, keep_thinking: bool) -> Obstacle | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import Role, ToolCall, ToolResult
+from ..conversation import Conversation, Role, ToolCall, ToolResult
 from ..economics import weight
 from ..models import ModelFacts
 from ..runs import Run, runs
@@ -59,8 +59,12 @@ class Survey(Struct, frozen=True):
 
 
 def survey(view: View) -> Survey:
-    """All runs of the history. A result belongs to the newest call of its id before it: providers reuse ids."""
-    conversation, model = view.conversation, view.facts.model
+    """The survey of what would be sent."""
+    return survey_of(view.conversation, view.facts.model)
+
+
+def survey_of(conversation: Conversation, model: ModelFacts) -> Survey:
+    """All runs of a history. A result belongs to the newest call of its id before it: providers reuse ids."""
     total = sum([weight(part, model) for part in (*conversation.tools, *conversation.system)])
     shelves: defaultdict[str, list[Seen]] = defaultdict(list)
     asked: list[int] = []

@@ -3,7 +3,7 @@
 A result is stale when newer results of its tool have pushed it out of that tool's window. Never cleared are
 errors, results of server tools, results that the model has not answered yet, results that bring tool
 definitions with them [A29], and results that a later "unchanged since your last read" relies on. When a batch
-pays is the business of `economics`; how it is committed, of `batch`.
+pays is the business of `paying`.
 
 Whether a result was cleared before is known from the ledger (`view.cleared`), never from its text: a page
 that a tool read may well hold words like ours.
@@ -17,14 +17,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..branch import Promise
 from ..conversation import ToolCall, ToolResult
-from ..economics import BYTES_PER_TOKEN, Candidate, Suffix, Terms, best, needed_at, weight
-from ..edits import Held, Replace, target_of
-from ..models import ModelFacts
+from ..economics import BYTES_PER_TOKEN, Candidate, weight
+from ..edits import Replace, target_of
 from ..rawjson import encoded
 from . import stubs
-from .batch import batch, terms_of
+from .paying import Purse
 from .results import Seen, Survey, main_argument, survey
 from .view import NOTHING, Proposal, View, causal
 
@@ -100,17 +98,24 @@ def propose(view: View, config: Config) -> Proposal:
 def _judged(view: View, seen: Survey, config: Config, found: list[_Stale], says: tuple[str, ...]) -> Proposal:
     """What to do about the stale results. What may never go is looked for only where something would."""
     found.sort(key=_position)
-    at = terms_of(view)
-    choice, forced = _choice(found, at, seen.total, view, config)
-    if choice is not None and (choice.pays or forced):
+    purse = Purse.of(view, seen.total, config.high_water)
+    choice = purse.choose(_candidates(found, purse), config.min_batch_bytes)
+    if choice is not None and choice.goes:
         needed = stubs.relied_on(seen, says)
         kept = [one for one in found if _may_go(one.seen, needed)]
         if len(kept) < len(found):
             found = kept
-            choice, forced = _choice(found, at, seen.total, view, config)
+            choice = purse.choose(_candidates(found, purse), config.min_batch_bytes)
     if choice is None:
         return NOTHING
-    return _decided(view, config, found[choice.start :], (choice, forced), at)
+    going = found[choice.suffix.start :]
+    edits = [_edit(one, choice.why("stale result"), purse.at.scale) for one in going] if choice.goes else []
+    return purse.decide(NAME, choice, edits, len(going), keep_thinking=config.forbid_on_prefix_check)
+
+
+def _candidates(found: Sequence[_Stale], purse: Purse) -> list[Candidate]:
+    unit = purse.unit
+    return [Candidate(purse.kept(one.seen.before, one.asked), one.saves * unit, one.turns) for one in found]
 
 
 def _position(one: _Stale) -> int:
@@ -149,75 +154,6 @@ def window(tool: str, config: Config) -> int:
     if tool in config.tools:
         return config.tools[tool]
     return next((number for glob, number in config.tools.items() if fnmatchcase(tool, glob)), config.keep)
-
-
-def _choice(
-    found: Sequence[_Stale], at: Terms, total: int, view: View, config: Config
-) -> tuple[Suffix | None, bool]:
-    """The best batch, and whether the window forces it: then it need not pay, but reclaim enough."""
-    unit = at.scale / BYTES_PER_TOKEN
-    model = view.facts.model
-    candidates = [Candidate(_kept(one, model, unit), one.saves * unit, one.turns) for one in found]
-    least = config.min_batch_bytes * unit
-    needed = needed_at(total * unit, config.high_water, model.window)
-    usual = best(candidates, at, least)
-    if needed is None:
-        return usual, False
-    if usual is not None and usual.pays and usual.saves >= needed:
-        return usual, True
-    forced = best(candidates, at, max(least, needed))
-    return (usual, False) if forced is None else (forced, True)
-
-
-def _kept(one: _Stale, model: ModelFacts, unit: float) -> float:
-    """Tokens before a result that can still be read from the cache if it changes.
-
-    Where the provider keeps what is marked, only what earlier requests had as a whole is kept, above the minimum [B13].
-    """
-    if model.regime != "breakpoints":
-        return one.seen.before * unit
-    kept = one.asked * unit
-    return kept if kept >= model.minimum else 0.0
-
-
-def _decided(
-    view: View, config: Config, going: Sequence[_Stale], choice: tuple[Suffix, bool], at: Terms
-) -> Proposal:
-    """The batch of the chosen results, or why it is held."""
-    suffix, forced = choice
-    stakes = f"would break {_short(suffix.breaks)} cached tokens to save {_short(suffix.saves)}"
-    if not (suffix.pays or forced):
-        return Proposal(held=(_held(suffix, len(going), stakes),))
-    why = _why(suffix, forced=forced)
-    edits = [_edit(one, why, at.scale) for one in going]
-    made = batch(view, NAME, edits, forced=forced, keep_thinking=config.forbid_on_prefix_check)
-    if isinstance(made, Promise):
-        return Proposal(promises=(made,))
-    return Proposal(held=(_held(suffix, len(going), f"{stakes}; {made.reason}"),))
-
-
-def _why(suffix: Suffix, *, forced: bool) -> str:
-    if suffix.breaks <= 0:
-        return "stale result; nothing behind it is cached"
-    broken = f"breaks {_short(suffix.breaks)} cached tokens"
-    if suffix.pays:
-        paid = f"carrying it cost {_short(suffix.rent)}, breaking costs {_short(max(0.0, suffix.cost))}"
-        return f"stale result; {broken} to save {_short(suffix.saves)}: {paid}"
-    return f"stale result; {broken} to save {_short(suffix.saves)}{': the window is nearly full' if forced else ''}"
-
-
-def _held(suffix: Suffix, targets: int, reason: str) -> Held:
-    return Held(
-        stage=NAME,
-        reason=reason,
-        targets=targets,
-        breaks_tokens=round(suffix.breaks),
-        saves_tokens=round(suffix.saves),
-    )
-
-
-def _short(tokens: float) -> str:
-    return f"{tokens / 1000:.0f}k" if tokens >= 10_000 else f"{tokens:.0f}"
 
 
 def _may_go(seen: Seen, needed: set[int]) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from ..agents import Agent, Field
-from ..branch import Frozen, Place, Promise
+from ..branch import Break, Frozen, Place, Promise
 from ..conversation import Conversation, Part, Reminder
 from ..edits import Edit, Held, Target, target_of
 from ..models import ModelFacts
@@ -57,7 +57,7 @@ class View(Struct, frozen=True, kw_only=True):
 
     `start`: the first message that may hold parts not sent before. `regions`: those parts, by target; what is
     in neither region was sent before, or is ours. `frozen` and `announced` (field to value) come from the
-    ledger along this history. `cleared`: what earlier batches replaced by a placeholder. `client`: the
+    ledger along this history. `cleared`: what earlier batches replaced by a placeholder, `breaks`: what they cost. `client`: the
     conversation as the client wrote it. `respelt`: reminders that the client rendered anew, as it wrote them
     now. `fields`: the volatile fields to look for. `batch`: the first and the last part that a batch of this very
     request changes; what the provider has cached ends before the first.
@@ -73,6 +73,7 @@ class View(Struct, frozen=True, kw_only=True):
     announced: Mapping[str, str]
     client: Conversation
     cleared: frozenset[Target] = frozenset()
+    breaks: tuple[Break, ...] = ()
     respelt: tuple[Reminder, ...] = ()
     fields: tuple[Field, ...] = ()
     batch: tuple[Target, Target] | None = None

@@ -9,13 +9,14 @@ from proxy.conversation import Conversation
 from proxy.dialects.anthropic import Anthropic
 from proxy.edits import Remove, target_of
 from proxy.identity import chain, origin, plainly
-from proxy.branch import Branch, Frozen, Place, Promise
+from proxy.branch import Branch, Break, Frozen, Place, Promise
 from proxy.models import Models
 from proxy.stages import Facts, View
 from proxy.stages.batch import Obstacle, anchor, batch, terms_of, tokens_before
 from proxy.rules import Rules
 
 DIALECT = Anthropic()
+BROKE = Break(turn=1, cost=100.0, saves=50.0)
 RULES: Rules = DIALECT.rules
 FACTS = Facts(
     now=0.0, tenant=b"t", model=Models.load().facts("anthropic", "claude-sonnet-4-5"), upstream="anthropic"
@@ -52,8 +53,8 @@ TALK = read(("user", "aaaa"), ("assistant", [THOUGHT, {"type": "text", "text": "
 
 def test_a_batch_is_one_promise_at_the_last_thing_the_model_said() -> None:
     """A rewind to before it is not bound by it."""
-    assert batch(view(TALK), "stale", [removal(TALK)]) == Promise(
-        anchor=TALK.messages[1].parts[1].key, stage="stale", edits=(removal(TALK),)
+    assert batch(view(TALK), "stale", [removal(TALK)], BROKE) == Promise(
+        anchor=TALK.messages[1].parts[1].key, stage="stale", edits=(removal(TALK),), broke=BROKE
     )
 
 
@@ -61,12 +62,14 @@ def test_before_the_model_said_anything_there_is_no_batch() -> None:
     """Thinking and blank text are nothing to anchor at."""
     silent = read(("user", "a"), ("assistant", [THOUGHT, {"type": "text", "text": ""}]), ("user", "c"))
     assert anchor(silent) is None
-    assert batch(view(silent), "stale", [removal(silent)]) == Obstacle("the model has not answered yet")
+    assert batch(view(silent), "stale", [removal(silent)], BROKE) == Obstacle(
+        "the model has not answered yet"
+    )
 
 
 def test_each_stage_makes_one_batch_at_a_place() -> None:
     """Promises are write-once: a second one there would be lost."""
-    made = batch(view(TALK), "stale", [removal(TALK)])
+    made = batch(view(TALK), "stale", [removal(TALK)], BROKE)
     assert isinstance(made, Promise)
     branch = Branch(
         id=b"",
@@ -78,8 +81,8 @@ def test_each_stage_makes_one_batch_at_a_place() -> None:
         promises={made.anchor: (made,)},
     )
     again = view(TALK, place=Place(branch=branch, common=1, broke=False))
-    assert batch(again, "stale", [removal(TALK)]) == Obstacle("a batch was made at this turn already")
-    assert isinstance(batch(again, "compact", [removal(TALK)]), Promise)
+    assert batch(again, "stale", [removal(TALK)], BROKE) == Obstacle("a batch was made at this turn already")
+    assert isinstance(batch(again, "compact", [removal(TALK)], BROKE), Promise)
 
 
 def test_tokens_are_counted_up_to_a_part_that_says_something() -> None:
