@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, structs
 
 from .conversation import Key, Message, Part
+from .counting import Amounts
 from .edits import Edit, Target
 from .usage import Usage
 
@@ -79,7 +80,7 @@ class Frontier(Struct, frozen=True, kw_only=True):
 
     `at`: start of the last successful request, seconds since the epoch: lifetimes count from there [B10].
     `parts`: how many keyed parts that request had; `estimate`: our token estimate of it; `tail`: the part
-    that carried its last cache mark; `ttl_s`: lifetime asked for by that mark, seconds; `setting`: digest of
+    that carried its last cache mark; `amounts`: what it came to (see `counting`); `ttl_s`: lifetime asked for by that mark, seconds; `setting`: digest of
     tools and system as sent.
     """
 
@@ -93,6 +94,7 @@ class Frontier(Struct, frozen=True, kw_only=True):
     tail: Target | None = None
     tail_parts: int = 0
     ttl_s: float | None = None
+    amounts: Amounts = ()
 
 
 class Branch(Struct, frozen=True, kw_only=True):

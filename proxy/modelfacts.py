@@ -151,6 +151,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     image_tokens: int = 1568
     """Most tokens one image costs [A38]."""
+    image_flat: bool = False
+    """Does every image cost about that much, whatever its size? Else by its patches [A38]."""
     image_long_edge: int = 1568
     """Pixels of the longer side to which the provider scales an image down before counting [A38]."""
     image_max_count: int = 100

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from .branch import Frontier, Place, Promise
 from .conversation import Conversation, Message, Reasoning, Role
+from .counting import amounts_of
 from .dialects import Dialect, Opened
 from .economics import estimated
 from .edits import (
@@ -163,11 +164,11 @@ def _is_cold(frontier: Frontier, facts: Facts) -> bool:
 
 
 class _Staged(Struct, frozen=True, kw_only=True):
-    """The conversation behind the last stage. `unmarked`: its messages before marks were set, `sums`: theirs; `lasting`: edits
+    """The conversation behind the last stage. `plain`: as it was before marks were set, `sums`: of its messages; `lasting`: edits
     of messages that replay will make again; `passing`: edits decided anew each time."""
 
     view: View
-    unmarked: tuple[Message, ...]
+    plain: Conversation
     sums: tuple[Run, ...]
     lasting: tuple[Edit, ...]
     passing: tuple[Edit, ...]
@@ -187,7 +188,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
     for stage in ORDER:
         if stage is breakpoints:
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
-            unmarked, sums = view.conversation.messages, runs(view.conversation)
+            plain, sums = view.conversation, runs(view.conversation)
         config = policy.config(stage.NAME)
         if config is None:
             continue
@@ -206,7 +207,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
     reach = len(view.client.messages) if any(map(crosses, promises)) else kept.reach
     return _Staged(
         view=view,
-        unmarked=unmarked,
+        plain=plain,
         sums=sums,
         lasting=tuple(lasting),
         passing=tuple(passing),
@@ -384,6 +385,7 @@ def _commit(
         tail=tail.target if tail else None,
         tail_parts=tail.parts if tail else 0,
         ttl_s=lifetime(tail.ttl, facts.model) if tail else None,
+        amounts=amounts_of(staged.plain, facts.model),
     )
     return Commit(
         root=passage.root,
@@ -397,7 +399,7 @@ def _commit(
         frozen=staged.view.frozen,
         rewritten=rewritten,
         frontier=frontier,
-        recent=passage.remembered(staged.unmarked, staged.sums, staged.lasting, staged.reach),
+        recent=passage.remembered(staged.plain.messages, staged.sums, staged.lasting, staged.reach),
         recall=passage.name,
     )
 

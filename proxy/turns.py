@@ -47,7 +47,7 @@ class Miss(Struct, frozen=True):
 class TurnReport(Struct, frozen=True, kw_only=True):
     """What the rewrite knows about a turn before it is sent.
 
-    `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
+    `counted`: tokens of the prompt as the provider should count them. `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
     in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
     body went out as it came although the policy would have looked at it. `observed`: nothing of it was done, it is
     what would have been; `would_read` then is the share of the prompt that would have come from the cache, by
@@ -63,6 +63,7 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     held: dict[str, int] = {}
     structure: dict[str, float] = {}
     tool_result_mean_chars: float | None = None
+    counted: int | None = None
     expected_cached: int | None = None
     unread: str | None = None
     observed: bool = False
@@ -125,6 +126,15 @@ class Turn(Struct, frozen=True, kw_only=True):
         if self.usage is None or not self.usage.prompt:
             return None
         return min(1.0, self.report.expected_cached / self.usage.prompt)
+
+    @property
+    def count_error(self) -> float | None:
+        """By how much our count of the prompt is above the provider's (below 0: under it), as a share of that."""
+        if self.report is None or self.report.counted is None or self.fallback:
+            return None
+        if self.usage is None or not self.usage.prompt:
+            return None
+        return self.report.counted / self.usage.prompt - 1
 
     @property
     def observed(self) -> bool:

@@ -45,7 +45,11 @@ TURN = Turn(
     ttfb_s=0.5,
     usage=Usage(prompt=10, uncached=1, cached=7, written=2, output=3),
     report=TurnReport(
-        edits={"balance": 1}, reclaimed={"stale": 2}, held={"stale": 1}, tool_result_mean_chars=9.0
+        edits={"balance": 1},
+        reclaimed={"stale": 2},
+        held={"stale": 1},
+        tool_result_mean_chars=9.0,
+        counted=11,
     ),
     miss=Miss("ours"),
 )

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import tokens
-from proxy.tokens import Calibration, Counter, Scales, estimate, exact, vocabulary
+from proxy.tokens import Counter, Weighed, estimate, exact, vocabulary, weigh
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -195,53 +195,6 @@ def test_a_counter_is_asked_from_many_threads() -> None:
     counter.close()
 
 
-def test_the_scale_follows_what_is_billed_and_ignores_odd_answers() -> None:
-    calibration = Calibration()
-    assert calibration.scale("m", prior=1.5) == 1.5
-    for reported in (13_000, 13_100, 900_000, 12_900, 10, 13_000):
-        calibration.observe("m", 10_000, reported, prior=1.1)
-    assert 1.28 <= calibration.scale("m") <= 1.31
-    assert calibration.scale("other") == 1.0
-
-
-def test_one_observation_counts_as_much_as_the_prior() -> None:
-    calibration = Calibration()
-    assert calibration.observe("m", 1000, 2000, prior=1.0) == 1.5
-
-
-def test_small_or_empty_answers_teach_nothing() -> None:
-    calibration = Calibration()
-    calibration.observe("m", 20, 900)
-    calibration.observe("m", 0, 0)
-    calibration.observe("m", 5000, 0)
-    assert calibration.snapshot() == Scales()
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**9)), max_size=80))
-def test_the_scale_stays_within_its_bounds(seen: list[tuple[int, int]]) -> None:
-    calibration = Calibration()
-    for counted, billed in seen:
-        assert 0.5 <= calibration.observe("m", counted, billed) <= 3.0
-
-
-def test_a_snapshot_does_not_change_when_more_is_learned() -> None:
-    calibration = Calibration()
-    calibration.observe("m", 1000, 2000)
-    before = calibration.snapshot()
-    assert calibration.snapshot() is before
-    calibration.observe("m", 1000, 3000)
-    assert (before.scale("m"), before.scale("n", 1.2)) == (1.5, 1.2)
-    assert calibration.snapshot() == Scales((("m", 2.0),))
-
-
-def test_calibration_forgets_the_models_not_seen_for_longest() -> None:
-    calibration = Calibration()
-    for number in range(300):
-        calibration.observe(f"m{number}", 1000, 2000)
-    names = [name for name, _ in calibration.snapshot().by_model]
-    assert names == [f"m{number}" for number in range(44, 300)]
-
-
 def test_a_vocabulary_that_is_absent_or_not_ours_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -280,3 +233,33 @@ def test_closing_gives_up_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counter._thread is None
     assert len(counter._known) <= 1
     counter.close()
+
+
+@pytest.mark.parametrize("name", ["prose", "code", "json"])
+@pytest.mark.parametrize("spelt", [False, True])
+def test_words_are_weighed_nearer_than_they_are_estimated(name: str, spelt: bool) -> None:
+    """Bare, or as JSON spells the same."""
+    text = TEXTS[name][:20_000]
+    raw = (json.dumps(text) if spelt else text).encode()
+    assert weigh(raw).tokens == pytest.approx(exact(text.encode()), rel=0.1)
+
+
+def test_letters_beyond_latin_weigh_the_same_however_spelt() -> None:
+    text = "请先阅读这个文件然后修改水泵的配置" * 20 + "проверь насос и запусти тесты " * 20
+    bare, spelt = weigh(json.dumps(text, ensure_ascii=False).encode()), weigh(json.dumps(text).encode())
+    assert spelt.tokens == pytest.approx(bare.tokens, rel=0.02)
+    assert bare.tokens == pytest.approx(exact(text.encode()), rel=0.15)
+    assert bare.wide > 0.6 * bare.tokens
+
+
+def test_digests_have_no_words() -> None:
+    rng = random.Random(1)
+    for raw in (base64.b64encode(rng.randbytes(900)), rng.randbytes(600).hex().encode()):
+        assert weigh(raw).tokens == pytest.approx(exact(raw), rel=0.1)
+
+
+def test_of_a_long_text_slices_are_read() -> None:
+    """Its middle counts as its ends do, and nothing at all counts nothing."""
+    text = (TEXTS["code"] * 20).encode()[:400_000]
+    assert weigh(text).tokens == pytest.approx(exact(text), rel=0.1)
+    assert (weigh(b""), weigh(b" ").tokens) == (Weighed(0.0, 0.0, 0.0), 1.0)

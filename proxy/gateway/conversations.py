@@ -15,7 +15,9 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from ..agents import Agents
+from ..calibration import Calibration
 from ..conversation import NO_KEY
+from ..counting import Amounts, Counted, amounts_of, answer_to, counted
 from ..dialects import DIALECTS, Dialect, Opened
 from ..edits import by_stage
 from ..errors import BodyError, LawError
@@ -30,7 +32,6 @@ from ..policy import Policies
 from ..rawjson import repair
 from ..rewrite import Rewrite, rewrite
 from ..stages import Facts
-from ..tokens import Calibration
 from ..turns import Miss, TurnReport
 from ..usage import Usage
 from .callers import project_of, reached_at, tenant, user_of
@@ -51,6 +52,8 @@ class _Memo(Struct, frozen=True, kw_only=True):
     ticket: Ticket | None
     facts: Facts
     expected: Expected
+    amounts: Amounts
+    last: Counted | None
 
 
 class Conversations:
@@ -82,7 +85,7 @@ class Conversations:
         self.spool = spool
         self._lock = threading.Lock()
         self._rewritten: OrderedDict[bytes, None] = OrderedDict()
-        self._counted: OrderedDict[bytes, Usage] = OrderedDict()
+        self._counted: OrderedDict[bytes, Counted] = OrderedDict()
 
     def prepare(self, request: Incoming) -> Prepared:
         """See `exchange.Rewriter`."""
@@ -126,7 +129,10 @@ class Conversations:
             recent = self.ledger.recent_of(before.id) if before else None
             foreseen = expected(made, before, recent, facts, observed=self._observes)
             if self._observes and before is not None and foreseen.tokens:
-                foreseen = structs.replace(foreseen, tokens=held(self._counted.get(before.id), facts.model))
+                known = self._counted.get(before.id)
+                foreseen = structs.replace(
+                    foreseen, tokens=held(known.usage if known is not None else None, facts.model)
+                )
             if counting or made.commit is None:
                 ticket = None
                 break
@@ -145,15 +151,24 @@ class Conversations:
             and not self._observes
         ):
             self._note_rewritten(made.commit.root)
+        amounts, last = self._amounts(made, facts)
         body = request.body if self._observes else made.body
         return Prepared(
             body=body,
             spare=None if self._observes else lambda: made.fallback,
             changed=body is not request.body,
             commit=ticket is not None,
-            report=self._reported(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
+            report=structs.replace(
+                self._reported(made, facts, foreseen, turn=branch.turns + 1 if branch else 1),
+                counted=counted(amounts, self.calibration.rates(facts.model), last) if amounts else None,
+            ),
             memo=_Memo(
-                rewrite=structs.replace(made, spooled=()), ticket=ticket, facts=facts, expected=foreseen
+                rewrite=structs.replace(made, spooled=()),
+                ticket=ticket,
+                facts=facts,
+                expected=foreseen,
+                amounts=amounts,
+                last=last,
             ),
             fault=LawError(made.broken) if made.broken else None,
             would_repair=self._observes and any(edit.required for edit in made.edits),
@@ -161,6 +176,23 @@ class Conversations:
             session=facts.session,
             warmth=None if ticket is None or self._observes else _warmth(request, made, facts),
         )
+
+    def _amounts(self, made: Rewrite, facts: Facts) -> tuple[Amounts, Counted | None]:
+        """What is sent comes to, and the prompt of this conversation that the provider counted last."""
+        if made.commit is None or made.sent is None or made.read is None:
+            return (), None
+        amounts = amounts_of(made.read, facts.model) if self._observes else made.commit.frontier.amounts
+        branch = made.place.branch if made.place is not None else None
+        seen = branch.frontier(facts.upstream, made.sent.model) if branch is not None else None
+        if branch is None or seen is None:
+            return amounts, None
+        last = (
+            self._counted.get(branch.id) if self._observes else Counted(seen.amounts, seen.usage or Usage())
+        )
+        if last is None or not last.known or made.commit.recent is None:
+            return amounts, None
+        answer = answer_to(made.read, made.commit.recent.counts, seen.parts, facts.model)
+        return amounts, structs.replace(last, answer=answer)
 
     def _may_ask(self, dialect: Dialect, made: Rewrite, facts: Facts) -> bool:
         """Whether a stream may be asked for its usage: not where nothing at all is to be changed."""
@@ -194,9 +226,11 @@ class Conversations:
                 self.ledger.settle(memo.ticket, said, answers, success=outcome.succeeded)
         if not outcome.succeeded or usage is None:
             return None
-        if usage.prompt:
-            sent = prepared.fallback if outcome.retried_with_fallback else prepared.body
-            self.calibration.observe(memo.facts.model.model, len(sent or b"") // 4, usage.prompt)
+        if usage.prompt and not outcome.retried_with_fallback:
+            estimate = memo.ticket.commit.frontier.estimate
+            self.calibration.observe(
+                memo.facts.model, memo.amounts, usage.prompt, estimate=estimate, last=memo.last
+            )
         return miss(memo.expected, usage, memo.facts)
 
     def refreshed(self, prepared: Prepared, at: float) -> None:
@@ -213,7 +247,7 @@ class Conversations:
         """
         if not self._observes or memo.ticket is None or usage is None:
             return usage
-        self._counted[memo.ticket.branch] = usage
+        self._counted[memo.ticket.branch] = Counted(memo.amounts, usage)
         self._counted.move_to_end(memo.ticket.branch)
         while len(self._counted) > _KEPT:
             self._counted.popitem(last=False)
@@ -239,7 +273,7 @@ class Conversations:
             upstream=request.upstream,
             session=session or user.session_id,
             agent=agent,
-            scale=self.calibration.scale(model.model, 1.0),
+            scale=self.calibration.scale(model),
             spool=self.spool.seen_from(reached_at(headers)) if self.spool is not None else None,
             strict=self._strict,
         )

@@ -63,6 +63,8 @@ def turn_fields(turn: Turn) -> Fields:
         "written_1h": (usage.written_1h or None) if usage else None,
         "output": usage.output if usage else None,
         "prompt": usage.prompt if usage else None,
+        "counted": report.counted if report else None,
+        "count_error": _rounded(turn.count_error),
         "hit_ratio": _rounded(turn.hit_ratio),
         "expected_ratio": _rounded(turn.expected_ratio),
         "miss": turn.miss.reason if turn.miss else None,

@@ -28,6 +28,7 @@ Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's own omission
 
 _SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+_ERRORS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _ADDED = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _WAITS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 _CHARS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -61,6 +62,9 @@ METRICS: Mapping[str, Metric] = {
     ),
     "stet_warm_tokens_total": Metric("counter", "Tokens of these, by kind as above.", ("kind", "upstream")),
     "stet_hit_ratio": Metric("histogram", "Share of the prompt read from the cache.", ("upstream",), _SHARES),
+    "stet_count_error": Metric(
+        "histogram", "Our count of a prompt against the provider's: error as a share.", ("upstream",), _ERRORS
+    ),
     "stet_edits_total": Metric(
         "counter", "Edits by stage: made (mode apply), or only thought of (observe).", ("stage", "mode")
     ),
@@ -147,6 +151,8 @@ class Metrics:
                 self._add(name, tokens, kind, upstream)
         if usage.hit_ratio is not None and not turn.warm:
             self._observe("stet_hit_ratio", usage.hit_ratio, upstream)
+        if turn.count_error is not None:
+            self._observe("stet_count_error", abs(turn.count_error), upstream)
 
     def _work(self, turn: Turn) -> None:
         if (report := turn.report) is None:

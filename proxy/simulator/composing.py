@@ -7,7 +7,7 @@ from .binding import Issued, Memory
 from .bound import Trail
 from .reply import Block, Call, Say, Think, derived_id
 from .request import Json, Request
-from .signature import seal
+from .signature import seal, unseal
 
 
 def compose(
@@ -60,5 +60,11 @@ def _run(j: int, signatures: dict[int, str]) -> tuple[str, ...]:
 
 
 def weigh(content: tuple[Json, ...], request: Request) -> int:
-    """Output tokens of an answer."""
-    return sum(tokens.of_bytes(len(orjson.dumps(block)), request.model) for block in content)
+    """Output tokens of an answer; thinking counts by what was thought, shown or not [C2]."""
+    return sum(_weight(block, request) for block in content)
+
+
+def _weight(block: Json, request: Request) -> int:
+    if block["type"] == "thinking" and (sealed := unseal(block["signature"])) is not None:
+        return sealed.tokens
+    return tokens.of_bytes(len(orjson.dumps(block)), request.model)

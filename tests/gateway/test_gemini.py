@@ -245,6 +245,9 @@ def test_a_session_reads_from_the_cache_and_says_why_it_does_not() -> None:
             assert masked["miss"] == "client"
             assert masked["miss_detail"].startswith("contents[2].parts[0] (tool result) changed, ")
             assert "edits" not in masked
+            for turn in service.turns():
+                assert turn["count_error"] == round(turn["counted"] / turn["prompt"] - 1, 4)
+            assert abs(whole[2]["count_error"]) < 0.05
 
     run(scene())
 

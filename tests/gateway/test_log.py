@@ -210,4 +210,9 @@ def test_ratios_are_known_or_not():
     assert Turn(**base).hit_ratio is None
     assert Turn(**base, report=TurnReport(expected_cached=5)).expected_ratio is None
     assert Turn(**base, usage=Usage(prompt=4), report=TurnReport(expected_cached=5)).expected_ratio == 1.0
+    assert Turn(**base, report=TurnReport(counted=5)).count_error is None
+    assert Turn(**base, usage=Usage(prompt=4), report=TurnReport(counted=5)).count_error == 0.25
+    assert Turn(**base, usage=Usage(prompt=4), report=TurnReport()).count_error is None
+    sent_otherwise = Turn(**base, usage=Usage(prompt=4), report=TurnReport(counted=5), fallback=True)
+    assert sent_otherwise.count_error is None
     assert Answer().usage is None

@@ -54,7 +54,7 @@ def _model(name: str, **facts: object) -> Model:
         window=1_048_576,
         max_output=65_536,
         tokens_per_byte=0.26,
-        image_tokens=258,
+        image_tokens=1120,
         read=0.1,
         write_5m=1.0,
         write_1h=1.0,
@@ -73,8 +73,22 @@ _CATALOGUE = (
     _model("gemini-3.5-flash", input_price=1.5, output_price=9.0),
     _model("gemini-3.1-pro"),
     _model("gemini-3-pro"),
-    _model("gemini-2.5-pro", min_prefix=2048, input_price=1.25, output_price=10.0, checks_signatures=False),
-    _model("gemini-2.5-flash", min_prefix=2048, input_price=0.3, output_price=2.5, checks_signatures=False),
+    _model(
+        "gemini-2.5-pro",
+        image_tokens=258,
+        min_prefix=2048,
+        input_price=1.25,
+        output_price=10.0,
+        checks_signatures=False,
+    ),
+    _model(
+        "gemini-2.5-flash",
+        image_tokens=258,
+        min_prefix=2048,
+        input_price=0.3,
+        output_price=2.5,
+        checks_signatures=False,
+    ),
 )
 MODELS = {model.name: model for model in _CATALOGUE}
 """By name. `checks_signatures`: Gemini 3 and later, which also name their calls [A303 A304 A307]."""
