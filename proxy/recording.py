@@ -103,7 +103,12 @@ class RecordingError(StetError):
 
 def read(path: Path) -> list[Recorded]:
     """The requests of a recording. Raises RecordingError, naming file and line."""
-    return [_read(path, number, raw) for number, raw in _lines(path) if raw.strip()]
+    return list(each(path))
+
+
+def each(path: Path) -> Iterator[Recorded]:
+    """The same one by one: a long session is large, for each request holds all before it."""
+    return (_read(path, number, raw) for number, raw in _lines(path) if raw.strip())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -23,7 +23,7 @@ from ..errors import SettingsError
 from ..gateway.console import columns
 from ..models import Models
 from ..policy import Policies, load_policy
-from ..recording import SUFFIX, RecordingError, read
+from ..recording import SUFFIX, RecordingError, each
 from .figures import DIRECT, Line, Step, in_hindsight, line_of, refusals, steps_of, total
 from .path import BASE, CAREFUL, Stage
 from .requests import requests_of
@@ -90,14 +90,14 @@ def replay(files: Sequence[Path], policies: Sequence[str], models: Models, *, tu
 
 
 def _session(file: Path, policies: Mapping[str, Policies], models: Models, *, turns: bool) -> Session:
-    requests, notes = requests_of(read(file), models)
+    requests, notes = requests_of(each(file), models)
     if not requests:
         raise RecordingError(
             "holds no request with a conversation", str(file), "record a session with stet serve --record"
         )
     with TemporaryDirectory() as spool:
         stage = Stage(requests, models, Path(spool))
-        base = stage.play(load_policy(CAREFUL))
+        base = stage.play(load_policy(CAREFUL), keep=True)
         played = {DIRECT: stage.direct, **{name: stage.play(policy) for name, policy in policies.items()}}
     lines = [line_of(name, path, stage.conversations(base)) for name, path in played.items()]
     return Session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path as Folder
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..answer import Answer as Heard
 from ..gateway.conversations import Conversations
@@ -29,7 +29,8 @@ CAREFUL = "careful"
 
 
 class Sent(Struct, frozen=True):
-    """A request as it was sent on a path, and what the provider noted; None where it was not asked.
+    """A request as it was sent on a path (`body` empty where it is not kept), and what the provider noted; None where
+    it was not asked.
 
     `refused`: what the provider said against it, where it did.
     """
@@ -110,14 +111,13 @@ class Path:
 
 def _outcome(request: Request, answer: Answer | None, *, fallen: bool) -> Outcome:
     """How it went: by the embedded provider's count, with the recorded answer's calls."""
-    recorded = request.recorded
     if answer is None:
-        status = recorded.status if request.failed else 200
+        status = request.status if request.failed else 200
         name: OutcomeName = "refused" if request.failed else "ok"
-        return Outcome(name, status, None, Heard(call_ids=recorded.calls))
+        return Outcome(name, status, None, Heard(call_ids=request.calls))
     usage = usage_of(answer.exchange, request.facts) if answer.status == 200 else None
     name = "ok" if answer.status == 200 else "refused"
-    heard = Heard(usage=usage, call_ids=recorded.calls if usage is not None else ())
+    heard = Heard(usage=usage, call_ids=request.calls if usage is not None else ())
     return Outcome(name, answer.status, None, heard, fallen)
 
 
@@ -163,10 +163,11 @@ class Stage:
             )
             self.direct = self.play(None)
 
-    def play(self, policies: Policies | None) -> Played:
-        """The session on one path."""
+    def play(self, policies: Policies | None, *, keep: bool = False) -> Played:
+        """The session on one path; what was sent stays with it where it is to be kept."""
         path = Path(policies, self._models, self._binding, self._spool, self._skipped)
-        return Played(tuple(path.play(request) for request in self._requests))
+        sent = (path.play(request) for request in self._requests)
+        return Played(tuple(one if keep else structs.replace(one, body=b"") for one in sent))
 
     def conversations(self, base: Played) -> list[str]:
         """Which conversation each request belongs to, as the rewrite knows them."""

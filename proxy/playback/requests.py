@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..dialects import DIALECTS
 from ..errors import BodyError
@@ -24,55 +24,55 @@ BEGINS = 1_796_082_840.0
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request to play. `facts` are those of its model behind its upstream; `number` is its place in the session."""
+    """A request to play: `incoming` as it came, `status` and `calls` of the recorded answer.
 
-    number: int
-    recorded: Recorded
+    `facts` are those of its model behind its upstream; `number` is its place in the session.
+    """
+
+    number: int = 0
     incoming: Incoming
+    status: int | None
+    calls: tuple[str, ...]
     facts: ModelFacts
 
     @property
     def failed(self) -> bool:
         """Whether the provider did not look at the prompt: it was overloaded, or wanted another key."""
-        status = self.recorded.status
-        return status is not None and status >= 401 and status != 413
+        return self.status is not None and self.status >= 401 and self.status != 413
 
     @property
     def taken(self) -> bool:
         """Whether the real provider is known to have taken it."""
-        return self.recorded.status is not None and self.recorded.status < 400
-
-    @property
-    def model(self) -> str:
-        """The model, as asked for."""
-        return self.facts.model
+        return self.status is not None and self.status < 400
 
 
-def requests_of(recorded: Sequence[Recorded], models: Models) -> tuple[list[Request], list[str]]:
+def requests_of(recorded: Iterable[Recorded], models: Models) -> tuple[list[Request], list[str]]:
     """The requests that carry a conversation, in the order they arrived; and what was left out."""
     made: list[Request] = []
-    timed = [one for one in recorded if one.at is not None]
-    clock = BEGINS
-    ordered = sorted(recorded, key=lambda one: one.at or 0.0) if len(timed) == len(recorded) else recorded
-    unread = 0
-    for one in ordered:
+    clock, unread, untimed = BEGINS, 0, 0
+    for one in recorded:
         clock = one.at if one.at is not None else clock + SECONDS_A_TURN
-        request = _request(one, clock, len(made), models)
+        untimed += one.at is None
+        request = _request(one, clock, models)
         if request is None:
             unread += 1
         else:
             made.append(request)
+    if not untimed:
+        made.sort(key=lambda request: request.incoming.started_at)  # lines are written as requests end
     notes = []
     if unread:
-        notes.append(f"{unread} requests left out, of formats that are not read or whose body is none")
-    if made and len(timed) < len(recorded):
+        notes.append(
+            f"left out: {unread} of formats that are not read, that only count tokens, or without a sound body"
+        )
+    if made and untimed:
         notes.append(
             f"no times were recorded: {SECONDS_A_TURN:.0f} seconds are taken from request to request"
         )
-    return made, notes
+    return [structs.replace(request, number=number) for number, request in enumerate(made)], notes
 
 
-def _request(one: Recorded, at: float, number: int, models: Models) -> Request | None:
+def _request(one: Recorded, at: float, models: Models) -> Request | None:
     headers = tuple(
         (name.encode(), value.encode("latin-1", "replace")) for name, value in one.headers.items()
     )
@@ -84,8 +84,9 @@ def _request(one: Recorded, at: float, number: int, models: Models) -> Request |
     profile = one.profile or FAMILY[dialect.name]
     if profile not in models.profiles:
         profile = "unknown"
+    body = one.wire
     try:
-        model = dialect.model(dialect.open(one.wire), path)
+        model = dialect.model(dialect.open(body), path)
     except BodyError:
         return None
     incoming = Incoming(
@@ -93,11 +94,11 @@ def _request(one: Recorded, at: float, number: int, models: Models) -> Request |
         path=path,
         query=query,
         headers=headers,
-        body=one.wire,
+        body=body,
         upstream=one.upstream or FAMILY[dialect.name],
         dialect=dialect.name,
         started_at=at,
         profile=profile,
     )
     facts = models.facts(profile, model, dialect.name)
-    return Request(number=number, recorded=one, incoming=incoming, facts=facts)
+    return Request(incoming=incoming, status=one.status, calls=one.calls, facts=facts)

@@ -86,9 +86,9 @@ def judge(request: Request, memory: Memory) -> Verdict:
         Refusal: where a block does not fit and the behavior is `error`; the response header says how.
     """
     court = _Court(request)
-    adopts = request.settings.foreign_thinking == "adopt"
-    signed = adopts or any(
-        memory.get(signature_of(b))
+    adopts = request.settings.foreign_thinking == "adopt" and request.model.checks_prefix
+    signed = any(
+        adopts or memory.get(signature_of(b))
         for _, _, _, b in every_block(request.messages)
         if b.get("type") in THINKING
     )
