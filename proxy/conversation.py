@@ -217,7 +217,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     `envelope` has every top-level member in the client's order. `tools_changed` and `system_changed` say
     that the parts no longer are what the envelope holds. `partial`: the history lives on the server, what we
     see is a delta, and nothing may be judged by what it lacks [A65 A210]. `unstored`: the server keeps nothing, so an
-    id alone finds nothing [A204]. `named`: what the format calls the list of messages, and the parts of one.
+    id alone finds nothing [A204]. `thinned`: the server itself takes old results out before the model reads them [E1].
+    `named`: what the format calls the list of messages, and the parts of one.
     """
 
     envelope: tuple[tuple[str, Raw], ...]
@@ -227,6 +228,7 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     system_bare: bool = False
     partial: bool = False
     unstored: bool = False
+    thinned: bool = False
     model: str = ""
     stream: bool = False
     thinking: str = ""

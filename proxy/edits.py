@@ -54,9 +54,13 @@ class Change(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Replace(Change, frozen=True, kw_only=True):
-    """The target says something else. The new part takes over place, key, mark and unknown members."""
+    """The target says something else. The new part takes over place, key, mark and unknown members.
+
+    `rests_on`: the earlier part that it points the model at, which therefore has to stay as it is.
+    """
 
     part: Part
+    rests_on: Target | None = None
 
 
 class InsertBefore(Change, frozen=True, kw_only=True):

@@ -24,10 +24,12 @@ from .stages import (
     balance,
     breakpoints,
     cache_key,
+    dedupe,
     encoding,
     externalize,
     label,
     media,
+    noise,
     normalize,
     reasoning,
     relocate,
@@ -49,9 +51,11 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning: reasoning.Config | Off | None = None
     media: media.Config | Off | None = None
     alternate: alternate.Config | Off | None = None
+    noise: noise.Config | Off | None = None
     label: label.Config | Off | None = None
     relocate: relocate.Config | Off | None = None
     externalize: externalize.Config | Off | None = None
+    dedupe: dedupe.Config | Off | None = None
     stale: stale.Config | Off | None = None
     cache_key: cache_key.Config | Off | None = None
     breakpoints: breakpoints.Config | Off | None = None

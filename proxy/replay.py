@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
@@ -13,7 +13,7 @@ from .identity import turn_end
 from .passage import Passage
 from .runs import follow
 
-STALE = "stale"
+STALE, DEDUPE = "stale", "dedupe"
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
@@ -25,6 +25,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
     announced: Mapping[str, str] = {}
     cleared: frozenset[Target] = frozenset()
     breaks: tuple[Break, ...] = ()
+    pointers: Mapping[Target, Target] = {}
     respelt: tuple[Reminder, ...] = ()
     reach: int = 0
 
@@ -49,7 +50,7 @@ def replay(passage: Passage) -> Replayed:
         promise
         for group in branch.promises.values()
         for promise in group
-        if promise.announces or promise.broke is not None
+        if promise.announces or promise.broke is not None or promise.stage == DEDUPE
     ]
     stand = standing(every, passage.keys)
     return Replayed(
@@ -60,9 +61,20 @@ def replay(passage: Passage) -> Replayed:
             edit.target for promise in stand if promise.stage == STALE for edit in promise.edits
         ),
         breaks=tuple(promise.broke for promise in stand if promise.broke is not None),
+        pointers=pointers(stand),
         respelt=respelt,
         reach=reach,
     )
+
+
+def pointers(promises: Iterable[Promise]) -> dict[Target, Target]:
+    """What points the model at an earlier part by these promises, and at which."""
+    return {
+        edit.target: edit.rests_on
+        for promise in promises
+        for edit in promise.edits
+        if isinstance(edit, Replace) and edit.rests_on is not None
+    }
 
 
 def crosses(promise: Promise) -> bool:

@@ -38,7 +38,7 @@ from .ledger import Commit, Ledger
 from .passage import Passage, enter
 from .policy import Policy, Stages, decode_policy
 from .rawjson import repair
-from .replay import Replayed, crosses, replay
+from .replay import Replayed, crosses, pointers, replay
 from .runs import Run, follow, runs
 from .spool import Spooled
 from .stages import ORDER, Facts, View, breakpoints
@@ -114,6 +114,7 @@ def rewrite(
         announced=kept.announced,
         cleared=kept.cleared,
         breaks=kept.breaks,
+        pointers=kept.pointers,
         respelt=kept.respelt,
         fields=policy.fields(facts.agent),
     )
@@ -201,8 +202,13 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
         conversation, done = apply(conversation, proposal.edits, view.start)
         passing += done
         batch = view.batch or _batch(proposal.promises)
+        pointing = pointers(proposal.promises)
         view = structs.replace(
-            view, conversation=conversation, frozen=proposal.frozen or view.frozen, batch=batch
+            view,
+            conversation=conversation,
+            frozen=proposal.frozen or view.frozen,
+            batch=batch,
+            pointers={**view.pointers, **pointing} if pointing else view.pointers,
         )
     reach = len(view.client.messages) if any(map(crosses, promises)) else kept.reach
     return _Staged(

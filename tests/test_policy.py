@@ -37,9 +37,9 @@ def test_transparent_runs_no_stage() -> None:
 
 
 def test_careful_removes_nothing() -> None:
-    """`careful` has every stage but the two that take something out of what the model reads."""
+    """`careful` has every stage but those that take something out of what the model reads."""
     chosen = load_policy("careful").choose("anthropic", "", "claude-sonnet-4-5")
-    removing = ("externalize", "stale")
+    removing = ("noise", "externalize", "dedupe", "stale")
     assert all((chosen.config(stage) is None) == (stage in removing) for stage in STAGES)
 
 

@@ -126,6 +126,10 @@ _typed = msgspec.json.Decoder(_Typed)
 _inner = msgspec.json.Decoder(list[_Typed])
 
 
+CLEARING = b'"clear_tool_uses_'
+"""How the strategy begins by which the provider itself clears old results, whatever its date [E1]."""
+
+
 class Anthropic:
     """The dialect. It has no state."""
 
@@ -173,6 +177,7 @@ class Anthropic:
                 system_bare=len(system_raw) > 0 and is_string(system_raw),
                 messages=(*known, *fresh),
                 partial="thread" in members_of,  # [A65]
+                thinned=CLEARING in bytes(members_of.get("context_management", ABSENT)),  # [E1]
                 model=head.model,
                 stream=bool(head.stream),
                 thinking=head.thinking.type if head.thinking else "",

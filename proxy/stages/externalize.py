@@ -15,18 +15,15 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN
 from ..edits import Edit, Held, Replace, target_of
-from ..errors import BodyError
-from ..identity import MARKS
-from ..rawjson import closed_array, encoded, is_array, is_string, items, members
+from ..rawjson import closed_array, encoded, is_string, items
 from ..runs import runs
 from ..spool import HANDLE, Spool, Spooled
-from .contents import text_block, text_in
+from .contents import text_block, text_of
 from .excerpt import Excerpt, excerpt
 from .results import latest_calls
 from .view import Proposal, Region, View, causal
@@ -148,31 +145,6 @@ def _externalized(view: View) -> Iterator[str]:
         for placed in run.placed:
             if target_of(placed.result) in shown:
                 yield text_of(placed.result.content or b"") or ""
-
-
-_string = msgspec.json.Decoder(str)
-
-
-def text_of(content: bytes) -> str | None:
-    """The text of a result's content, blocks that say something joined by line ends; None where it holds anything but text."""
-    try:
-        if is_string(content):
-            return _string.decode(content)
-        blocks = [_text_of(block) for block in items(content)] if is_array(content) else []
-    except (msgspec.DecodeError, BodyError):
-        return None
-    texts = [text for text in blocks if text is not None]
-    return "\n".join(filter(None, texts)) if texts and len(texts) == len(blocks) else None
-
-
-def _text_of(raw: Raw) -> str | None:
-    """The text of a block that says nothing else; a mark is no content [B1]."""
-    more = {name for name, value in members(raw) if bytes(value) != b"null"} - {
-        "type",
-        "text",
-        *MARKS,
-    }
-    return None if more else text_in(raw)
 
 
 # -- what stands there instead --------------------------------------------------------------------------------

@@ -9,18 +9,14 @@ the call's id and the text, which the text cannot know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Struct, structs
 
 from ..conversation import ToolResult
 from ..edits import Edit, Replace, target_of
-from ..errors import BodyError
 from ..identity import digest
-from ..rawjson import closed_array, closed_object, encoded, is_array, items, members
-from .contents import text_in
+from .contents import retold
 from .results import latest_calls
 from .view import Proposal, Region, View, causal, weight
 
@@ -67,37 +63,12 @@ def _edit(part: ToolResult, framed: bytes) -> Replace:
 
 
 def _framed(part: ToolResult, tool: str) -> bytes | None:
-    """The content with its texts framed; None where it has none."""
+    """The content with its texts framed; None where it has none that says anything."""
     if part.content is None:
         return None
-    if not is_array(part.content):
-        return _frame(part, tool, part.content)
-    blocks = items(part.content)
-    framed = [_framed_block(part, tool, block) for block in blocks]
-    if all(new is None for new in framed):
-        return None
-    return closed_array(new or old for new, old in zip(framed, blocks, strict=True))
+    return retold(part.content, lambda text: _frame(part, tool, text) if text.strip() else None)
 
 
-def _framed_block(part: ToolResult, tool: str, raw: Raw) -> bytes | None:
-    """A text block with its text framed, all its other members as they are."""
-    try:
-        text = text_in(raw)
-        opened: Sequence[tuple[str, Raw]] = members(raw)
-    except (msgspec.ValidationError, BodyError):
-        return None
-    if text is None:
-        return None
-    framed = _frame(part, tool, encoded(text))
-    if framed is None:
-        return None
-    return closed_object((name, framed if name == "text" else value) for name, value in opened)
-
-
-def _frame(part: ToolResult, tool: str, raw: bytes) -> bytes | None:
-    """A JSON string in its frame; None for one that says nothing, or what is no string."""
-    text = msgspec.json.decode(raw)
-    if not isinstance(text, str) or not text.strip():
-        return None
+def _frame(part: ToolResult, tool: str, text: str) -> str:
     name = digest(b"frame", part.call_id.encode(), text.encode()).hex()[:12]
-    return encoded(FRAME.format(name=name, tool=tool, text=text))
+    return FRAME.format(name=name, tool=tool, text=text)

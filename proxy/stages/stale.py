@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN, Candidate, weight
-from ..edits import Replace, target_of
+from ..edits import Replace, Target, target_of
 from ..rawjson import encoded
 from . import stubs
 from .paying import Purse
@@ -102,7 +102,8 @@ def _judged(view: View, seen: Survey, config: Config, found: list[_Stale], says:
     choice = purse.choose(_candidates(found, purse), config.min_batch_bytes)
     if choice is not None and choice.goes:
         needed = stubs.relied_on(seen, says)
-        kept = [one for one in found if _may_go(one.seen, needed)]
+        shown = {to for pointer, to in view.pointers.items() if pointer not in view.cleared}
+        kept = [one for one in found if _may_go(one.seen, needed, shown)]
         if len(kept) < len(found):
             found = kept
             choice = purse.choose(_candidates(found, purse), config.min_batch_bytes)
@@ -156,10 +157,12 @@ def window(tool: str, config: Config) -> int:
     return next((number for glob, number in config.tools.items() if fnmatchcase(tool, glob)), config.keep)
 
 
-def _may_go(seen: Seen, needed: set[int]) -> bool:
-    """A result that brings tool definitions with it must stay: calls of those tools rest on it [A29]."""
+def _may_go(seen: Seen, needed: set[int], shown: set[Target]) -> bool:
+    """A result must stay that a stub or a pointer relies on, or that brings tool definitions: calls rest on it [A29]."""
     content = seen.result.content
-    return content is not None and id(seen.result) not in needed and b'"tool_reference"' not in content
+    if content is None or id(seen.result) in needed or target_of(seen.result) in shown:
+        return False
+    return b'"tool_reference"' not in content
 
 
 # -- what stands there instead -----------------------------------------------------------------------------

@@ -31,8 +31,13 @@ RESULTS = (
     "absent",
     "big",
     "big_blocks",
+    "again",
+    "nearly",
+    "noisy",
     "null",
 )
+SAME = "".join(f"line {at} of what is read é again and again\n" for at in range(120))
+"""An output that several calls have."""
 LAYOUTS = ("first", "behind_text", "split", "split_by_text", "interleaved")
 MOVES = (
     "none",
@@ -134,7 +139,7 @@ def steps(
     """Steps with these moves and fates; `people` clients share the process; a `busy` model calls tools all the time
     and gets big results."""
     kinds = (
-        st.sampled_from(("big", "big", "big_blocks", "ok", "lost", "error"))
+        st.sampled_from(("big", "big", "big_blocks", "again", "again", "nearly", "ok", "lost", "error"))
         if busy
         else st.sampled_from(RESULTS)
     )
@@ -434,6 +439,12 @@ def _results(call_id: object, kind: str, client: Client) -> list[dict[str, objec
         case "big_blocks":
             many = [text(f"{call_id} error é in block {at}\n" * 90) for at in "ab"]
             return [result(call_id, many, is_error=True)]
+        case "again":
+            return [result(call_id, SAME)]
+        case "nearly":
+            return [result(call_id, f"{call_id}\n{SAME}")]
+        case "noisy":
+            return [result(call_id, "".join(f"\r\x1b[1m{call_id} {at}\x1b[m" for at in range(99)) + "  \n")]
         case "null":
             return [result(call_id, "with null", is_error=None)]
         case _:

@@ -452,6 +452,29 @@ def test_what_is_taken_out_is_kept_first(world, story):
 
 
 @law(stories)
+def test_what_is_pointed_at_stands(world, story):
+    """Where an output is replaced by a pointer, the one it means stands before it, as it was when the pointer was made."""
+    for sent in play(world, story).sent:
+        made = sent.rewrite
+        if made is None or made.sent is None:
+            continue
+        told(sent)
+        order = [target_of(part) for part in parts_of(made.sent)]
+        shown = {target_of(part): part for part in parts_of(made.sent)}
+        meant = {target_of(part): part for part in parts_of(made.read)}
+        for edit in made.edits:
+            if not isinstance(edit, Replace) or edit.rests_on is None:
+                continue
+            if shown[edit.target].content != edit.part.content:
+                continue  # cleared later: it points at nothing any more
+            assert order.index(edit.rests_on) < order.index(edit.target)
+            other = {e.stage for e in made.edits if e.target in (edit.target, edit.rests_on)}
+            assert not any(e.committed for e in made.edits if e.target == edit.rests_on)
+            if other == {"dedupe"} and b"as that of the most recent" in edit.part.content:
+                assert shown[edit.rests_on].content == meant[edit.target].content
+
+
+@law(stories)
 def test_an_excerpt_is_never_cut_again(world, story):
     """Our own output, fed back in as a new conversation, has its excerpts left as they are."""
     for sent in play(world, story).sent[-3:]:
