@@ -14,6 +14,7 @@ The nouns
     stage         a rule that proposes edits                                                    stages/
     dialect       a wire format: bytes to parts and back                                        dialects/
     policy        which stages run, and how                                                     policy.py
+    recording     what a session's clients sent, to be played again under other policies        recording.py, playback/
     turn          one request from arrival to end, as logged                                    turns.py
 
 The flow of a request

@@ -49,6 +49,7 @@ class Recorded(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at         when it arrived, seconds since the epoch; None where that was not written
     dialect    its wire format; `upstream` where it went, by name, `profile` what is known of that upstream
     status     of the answer; None where none came, or where that was not written
+    changed    it is the answer to another body than this, made by the rewrite
     usage      tokens, as the provider reported them
     calls      ids of the tool calls in the answer
     """
@@ -62,6 +63,7 @@ class Recorded(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upstream: str = ""
     profile: str = ""
     status: int | None = None
+    changed: bool = False
     usage: Usage | None = None
     calls: tuple[str, ...] = ()
 

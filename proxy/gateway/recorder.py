@@ -18,6 +18,8 @@ from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
 
+from msgspec import structs
+
 from ..agents import Agents
 from ..errors import SettingsError, StetError, StoreError
 from ..recording import SUFFIX, Recorded, kept_headers, kept_path, line, spelt
@@ -78,7 +80,7 @@ class Recorder:
             return
         name = _name(prepared, request.dialect)
         try:
-            done = self._writing.submit(self._write, name, request, outcome)
+            done = self._writing.submit(self._write, name, request, outcome, prepared.changed)
         except RuntimeError:  # closed: the request outlived the server
             return
         done.add_done_callback(lambda one: self._written(one, len(request.body)))
@@ -106,11 +108,15 @@ class Recorder:
                 StoreError(f"recording ends here: {why}", str(self.directory), "requests go on unrecorded")
             )
 
-    def _write(self, name: str, request: Incoming, outcome: Outcome) -> None:
+    def _write(self, name: str, request: Incoming, outcome: Outcome, changed: bool) -> None:
         if self._stopped:
             return
         profile = request.profile or self._profiles.get(request.upstream, "")
-        written = line(_recorded(request, outcome, self._allowed, profile))
+        recorded = structs.replace(
+            _recorded(request, outcome, self._allowed, profile),
+            changed=changed and not outcome.retried_with_fallback,
+        )
+        written = line(recorded)
         if self._size + len(written) > self._limit:
             raise OSError(errno.EFBIG, f"{self._limit} bytes are in it, as many as `record_size` allows")
         with opened_folder(self.directory, create=False) as folder:
@@ -120,6 +126,7 @@ class Recorder:
 
 def _recorded(request: Incoming, outcome: Outcome, allowed: frozenset[str], profile: str) -> Recorded:
     headers = ((text_of(name), value.decode("latin-1")) for name, value in request.headers)
+    body = spelt(request.body)
     return Recorded(
         path=kept_path(request.path, request.query),
         headers=kept_headers(headers, allowed),
@@ -130,7 +137,8 @@ def _recorded(request: Incoming, outcome: Outcome, allowed: frozenset[str], prof
         status=outcome.status if outcome.name in _ANSWERED else None,
         usage=outcome.usage,
         calls=outcome.answer.call_ids,
-        **spelt(request.body),
+        body=body.get("body", ""),
+        base64=body.get("base64", ""),
     )
 
 

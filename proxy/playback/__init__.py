@@ -25,7 +25,7 @@ from ..models import Models
 from ..policy import Policies, load_policy
 from ..recording import SUFFIX, RecordingError, each
 from .figures import DIRECT, Line, Step, in_hindsight, line_of, refusals, steps_of, total
-from .path import BASE, CAREFUL, Stage
+from .path import BASE, Stage
 from .requests import requests_of
 from .table import report
 
@@ -97,12 +97,11 @@ def _session(file: Path, policies: Mapping[str, Policies], models: Models, *, tu
         )
     with TemporaryDirectory() as spool:
         stage = Stage(requests, models, Path(spool))
-        base = stage.play(load_policy(CAREFUL), keep=True)
         played = {DIRECT: stage.direct, **{name: stage.play(policy) for name, policy in policies.items()}}
-    lines = [line_of(name, path, stage.conversations(base)) for name, path in played.items()]
+    lines = [line_of(name, path, stage.conversations) for name, path in played.items()]
     return Session(
         name=file.name.removesuffix(".gz").removesuffix(SUFFIX),
-        lines=[*lines, in_hindsight(base, stage.conversations(base))],
+        lines=[*lines, in_hindsight(stage.base, stage.conversations)],
         steps=steps_of(requests, played) if turns else [],
         notes=[
             *notes,

@@ -14,7 +14,7 @@ from ..gateway.refusals import structural_class
 from ..gateway.spool import SpoolDirectory
 from ..modelfacts import ModelFacts
 from ..models import Models
-from ..policy import Policies
+from ..policy import Policies, load_policy
 from ..simulator import Answer, Exchange
 from ..turns import OutcomeName, TurnReport
 from ..usage import Usage
@@ -26,6 +26,10 @@ BASE = "hindsight"
 
 CAREFUL = "careful"
 """The policy that it starts from, which keeps the prefix and clears nothing."""
+
+
+_BOUND = "bound to a different conversation"
+"""What a refusal says of thinking that does not stand where it was made."""
 
 
 class Sent(Struct, frozen=True):
@@ -136,10 +140,12 @@ def usage_of(exchange: Exchange, facts: ModelFacts) -> Usage:
 
 
 class Stage:
-    """A session's requests, to be played on one path after the other.
+    """A session's requests, to be played on one path after the other. `direct` and `base` (careful) are played at once.
 
-    The direct path comes first. What the real provider is known to have taken and the embedded one refuses is beyond
-    it, and counted on no path; where preserved thinking is what it refuses, that is not enforced instead.
+    Where the real provider and the embedded one do not agree on a request it is counted on no path: one that was taken
+    as the client sent it and is refused here, one that was answered and is refused here both as it came and repaired,
+    one that was refused as it came and is taken here. Where preserved thinking is what is refused, it is not enforced
+    instead [A45].
     """
 
     def __init__(self, requests: Sequence[Request], models: Models, spool: Folder) -> None:
@@ -147,21 +153,23 @@ class Stage:
         self._binding: Binding = "error"
         self._skipped: frozenset[int] = frozenset()
         self.notes: list[str] = []
-        self.direct = self.play(None)
-        if any("bound to a different conversation" in one.refused for one in self._beyond() if one.refused):
+        careful = load_policy(CAREFUL)
+        self.direct, self.base = self.play(None), self.play(careful, keep=True)
+        if any(_BOUND in (one.refused or "") for one in self._beyond()):
             self._binding = "unenforced"
             self.notes.append(
                 "the real provider did not enforce preserved thinking, so it is not enforced here"
             )
-            self.direct = self.play(None)
+            self.direct, self.base = self.play(None), self.play(careful, keep=True)
         beyond = self._beyond()
         if beyond:
             self._skipped = frozenset(one.request.number for one in beyond)
+            said = next((one.refused for one in beyond if one.refused), None)
+            why = f": {said[:100]}" if said else ""
             self.notes.append(
-                f"not counted: {len(beyond)} that the real provider took and the embedded one does not "
-                f"({(beyond[0].refused or '')[:100]})"
+                f"not counted: {len(beyond)}, in which the real provider and the embedded one do not agree{why}"
             )
-            self.direct = self.play(None)
+            self.direct, self.base = self.play(None), self.play(careful, keep=True)
 
     def play(self, policies: Policies | None, *, keep: bool = False) -> Played:
         """The session on one path; what was sent stays with it where it is to be kept."""
@@ -169,9 +177,21 @@ class Stage:
         sent = (path.play(request) for request in self._requests)
         return Played(tuple(one if keep else structs.replace(one, body=b"") for one in sent))
 
-    def conversations(self, base: Played) -> list[str]:
+    @property
+    def conversations(self) -> list[str]:
         """Which conversation each request belongs to, as the rewrite knows them."""
-        return [(one.report.conversation or "") if one.report else "" for one in base.sent]
+        return [(one.report.conversation or "") if one.report else "" for one in self.base.sent]
 
     def _beyond(self) -> list[Sent]:
-        return [one for one in self.direct.sent if one.refused is not None and one.request.taken]
+        return [
+            one
+            for one, repaired in zip(self.direct.sent, self.base.sent, strict=True)
+            if _disagree(one.request, one.refused, repaired.refused)
+        ]
+
+
+def _disagree(request: Request, direct: str | None, repaired: str | None) -> bool:
+    """Whether the real provider and the embedded one do, on a request that the latter refused as is said here."""
+    if request.answered:
+        return direct is not None and (not request.changed or repaired is not None)
+    return request.refused and direct is None

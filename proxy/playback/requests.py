@@ -24,7 +24,8 @@ BEGINS = 1_796_082_840.0
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request to play: `incoming` as it came, `status` and `calls` of the recorded answer.
+    """A request to play: `incoming` as it came, `status` and `calls` of the recorded answer, which may be one to a
+    `changed` body.
 
     `facts` are those of its model behind its upstream; `number` is its place in the session.
     """
@@ -32,6 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     number: int = 0
     incoming: Incoming
     status: int | None
+    changed: bool
     calls: tuple[str, ...]
     facts: ModelFacts
 
@@ -41,9 +43,14 @@ class Request(Struct, frozen=True, kw_only=True):
         return self.status is not None and self.status >= 401 and self.status != 413
 
     @property
-    def taken(self) -> bool:
-        """Whether the real provider is known to have taken it."""
+    def answered(self) -> bool:
+        """Whether the real provider answered it, or what the rewrite had made of it."""
         return self.status is not None and self.status < 400
+
+    @property
+    def refused(self) -> bool:
+        """Whether the real provider refused it as the client had sent it."""
+        return self.status in (400, 413) and not self.changed
 
 
 def requests_of(recorded: Iterable[Recorded], models: Models) -> tuple[list[Request], list[str]]:
@@ -101,4 +108,4 @@ def _request(one: Recorded, at: float, models: Models) -> Request | None:
         profile=profile,
     )
     facts = models.facts(profile, model, dialect.name)
-    return Request(incoming=incoming, status=one.status, calls=one.calls, facts=facts)
+    return Request(incoming=incoming, status=one.status, changed=one.changed, calls=one.calls, facts=facts)

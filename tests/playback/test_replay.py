@@ -87,7 +87,7 @@ def test_what_the_real_provider_took_is_never_refused(tmp_path: Path) -> None:
         ("default", 4, 0),
         ("hindsight", 4, None),
     ]
-    assert session.notes[0].startswith("not counted: 1 that the real provider took and")
+    assert session.notes[0].startswith("not counted: 1, in which the real provider and the embedded one")
     signed = structs.replace(
         recorded[3], body=recorded[3].body.replace('"signature": "', '"signature": "RXFRQkNr')
     )
