@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
+from .answer import Signed
 from .conversation import Key, Message, Part
 from .counting import Amounts
 from .edits import Edit, Target
@@ -100,7 +101,7 @@ class Frontier(Struct, frozen=True, kw_only=True):
 class Branch(Struct, frozen=True, kw_only=True):
     """One line of a conversation as last sent; see the module's prose.
 
-    `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them; `answered`: an
+    `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them, `signed`: what it gave to come back; `answered`: an
     answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
     it; `policy`: digest of the policy it is pinned to; `alone`: nothing new is done to it any more.
     """
@@ -117,6 +118,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     frozen: Frozen = Frozen()
     frontiers: tuple[Frontier, ...] = ()
     answers: tuple[str, ...] = ()
+    signed: tuple[Signed, ...] = ()
     answered: bool = False
     rewritten: bool = False
     alone: bool = False

@@ -20,6 +20,7 @@ from .conversation import (
     Mark,
     Message,
     Part,
+    Reasoning,
     Reminder,
     Role,
     Text,
@@ -114,7 +115,13 @@ class AddMember(Change, frozen=True, kw_only=True):
     value: bytes
 
 
-Edit = Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend | Unname
+class Sign(Change, frozen=True, kw_only=True):
+    """The target, a call or thinking, has the signature that the model gave it."""
+
+    signature: str
+
+
+Edit = Sign | Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend | Unname
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -293,6 +300,8 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901, PLR0912  one c
             parts[at] = _marked(old, mark)
         case Unname():
             return bench.unname(place)
+        case Sign(signature=signature):
+            return _signed(parts, at, signature)
         case _:
             assert_never(edit)
     return True
@@ -315,6 +324,20 @@ def _move(bench: _Bench, source: tuple[list[Part], int], edit: Move, to: Target,
         there += bench.further(edit.stage, to)
     others.insert(there, part)
     bench.places[target_of(part)] = place
+    return True
+
+
+def _signed(parts: list[Part], at: int, signature: str) -> bool:
+    """A signature that stands there already is no difference, and what carries none gets none."""
+    old = parts[at]
+    if not isinstance(old, ToolCall | Reasoning) or old.signature == signature:
+        return False
+    base = old.raw if old.raw is not None else old.base
+    size = old.size + len(signature) - len(old.signature)
+    if isinstance(old, Reasoning):
+        parts[at] = structs.replace(old, signature=signature, named=False, raw=None, base=base, size=size)
+    else:
+        parts[at] = structs.replace(old, signature=signature, raw=None, base=base, size=size)
     return True
 
 

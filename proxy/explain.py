@@ -24,6 +24,7 @@ from .edits import (
     PlaceMark,
     Remove,
     Replace,
+    Sign,
     Target,
     Unname,
 )
@@ -175,7 +176,7 @@ def _line(edit: Edit, places: Mapping[Target, str]) -> EditLine:
     )
 
 
-def _action(edit: Edit, places: Mapping[Target, str]) -> str:
+def _action(edit: Edit, places: Mapping[Target, str]) -> str:  # noqa: C901  one case for each kind of edit
     match edit:
         case Replace():
             return "replace"
@@ -193,6 +194,8 @@ def _action(edit: Edit, places: Mapping[Target, str]) -> str:
             return f"add {name}"
         case Unname():
             return "drop id"
+        case Sign():
+            return "sign"
         case Mend(count=count):
             return f"mend {count}"
         case _:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
+from .answer import Signed
 from .branch import (
     PROMISE_BYTES,
     SHORT,
@@ -248,6 +249,7 @@ class Ledger:
             frozen=commit.frozen,
             frontiers=before.frontiers if before else (),
             answers=(),
+            signed=(),
             answered=False,
             rewritten=commit.rewritten or (before is not None and before.rewritten),
             alone=before is not None and before.alone,
@@ -279,10 +281,19 @@ class Ledger:
         self._bound()
         return ticket
 
-    def settle(self, ticket: Ticket, usage: Usage | None, answers: tuple[str, ...], *, success: bool) -> None:
+    def settle(
+        self,
+        ticket: Ticket,
+        usage: Usage | None,
+        answers: tuple[str, ...],
+        *,
+        success: bool,
+        signed: tuple[Signed, ...] = (),
+    ) -> None:
         """The answer is known. Success moves the frontier; a refusal strikes what nothing else carries.
 
-        `success`: the provider took the request (an answer began); a 529 or an error is none.
+        `success`: the provider took the request (an answer began); a 529 or an error is none. `answers` and `signed`:
+        ids of the answer, and what it gave to come back.
         """
         ticket = self._flying.pop(ticket.number, ticket)
         if success:
@@ -292,8 +303,10 @@ class Ledger:
         if branch is None:
             return
         if success:
-            self._stand_on(ticket, lambda left: structs.replace(left, answers=answers, answered=True))
-            known[branch.id] = branch = _settled(branch, ticket.commit, usage, answers)
+            self._stand_on(
+                ticket, lambda left: structs.replace(left, answers=answers, signed=signed, answered=True)
+            )
+            known[branch.id] = branch = _settled(branch, ticket.commit, usage, answers, signed)
             if self._store is not None:
                 self._store.save(branch, ())
         else:
@@ -392,6 +405,7 @@ class Ledger:
                 branch,
                 keys=ticket.before.keys,
                 answers=ticket.before.answers,
+                signed=ticket.before.signed,
                 answered=ticket.before.answered,
             )
         known[branch.id] = branch = structs.replace(branch, promises=without(branch.promises, struck))
@@ -424,7 +438,9 @@ class Ledger:
             self._sessions.popitem(last=False)
 
 
-def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...]) -> Branch:
+def _settled(
+    branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...], signed: tuple[Signed, ...]
+) -> Branch:
     frontier = structs.replace(commit.frontier, usage=usage)
     kept = [
         f
@@ -436,5 +452,6 @@ def _settled(branch: Branch, commit: Commit, usage: Usage | None, answers: tuple
         branch,
         frontiers=(*kept[-3:], frontier),
         answers=answers if latest else branch.answers,
+        signed=signed if latest else branch.signed,
         answered=branch.answered or latest,
     )

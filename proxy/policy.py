@@ -33,6 +33,7 @@ from .stages import (
     normalize,
     reasoning,
     relocate,
+    restore,
     stale,
     steady,
 )
@@ -46,6 +47,7 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     encoding: encoding.Config | Off | None = None
     normalize: normalize.Config | Off | None = None
+    restore: restore.Config | Off | None = None
     steady: steady.Config | Off | None = None
     balance: balance.Config | Off | None = None
     reasoning: reasoning.Config | Off | None = None

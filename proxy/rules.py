@@ -24,6 +24,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     is one message [A302]. `white_text`: of blank texts only an empty one is refused [A301]. `stripped_prefill`: a last
     turn of the model may not end in blanks [A12]. `stand_in`: the signature that a call no such model made goes with,
     "" where calls carry none [A304 A306].
+    `thinking_words`: the member of a signed block that holds what was thought, "" where blocks are not signed.
     `reasoning_bound`: reasoning and the model's item behind it come together or not at all [A202].
     """
 
@@ -49,6 +50,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     white_text: bool = False
     stripped_prefill: bool = True
     stand_in: str = ""
+    thinking_words: str = ""
 
     def nothing(self, text: str) -> bool:
         """Whether this is a text of nothing: of no character at all, or of none that is seen."""

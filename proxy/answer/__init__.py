@@ -14,7 +14,7 @@ from ..sse import Event
 from .anthropic import AnthropicReader
 from .gemini import GeminiReader
 from .openai import OpenAIChatReader, OpenAIResponsesReader
-from .seen import Answer, Diagnosis, signature_digest
+from .seen import Answer, Diagnosis, Signed, signature_digest, words_digest
 
 
 class AnswerReader(Protocol):
@@ -49,5 +49,7 @@ __all__ = [
     "GeminiReader",
     "OpenAIChatReader",
     "OpenAIResponsesReader",
+    "Signed",
     "signature_digest",
+    "words_digest",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..sse import Event
 from ..usage import JsonObject, anthropic_restated, anthropic_usage, count
-from .seen import Seen, decode, object_of, objects_of, text_of
+from .seen import Seen, Signed, decode, object_of, objects_of, text_of, words_digest
 
 
 class AnthropicReader(Seen):
@@ -13,6 +13,8 @@ class AnthropicReader(Seen):
     def __init__(self) -> None:
         super().__init__()
         self._counts: JsonObject = {}
+        self._thoughts = 0
+        self._words: list[str] = []
 
     def event(self, event: Event) -> None:
         match event.name:
@@ -21,8 +23,8 @@ class AnthropicReader(Seen):
             case "content_block_start":
                 self._block(object_of(object_of(decode(event.data)).get("content_block")))
             case "content_block_delta":
-                if b"signature_delta" in event.data:
-                    self.sign(object_of(object_of(decode(event.data)).get("delta")).get("signature"))
+                if b"thinking_delta" in event.data or b"signature_delta" in event.data:
+                    self._thought(object_of(object_of(decode(event.data)).get("delta")))
             case "message_delta":
                 self._delta(object_of(decode(event.data)))
             case "message_stop":
@@ -74,4 +76,18 @@ class AnthropicReader(Seen):
     def _block(self, block: JsonObject) -> None:
         if block.get("type") == "tool_use":
             self.call(block.get("id"))
-        self.sign(block.get("signature"))
+        elif block.get("type") == "thinking":
+            self._words.clear()
+            self._thought(block)
+        else:
+            self.sign(block.get("signature"))
+
+    def _thought(self, piece: JsonObject) -> None:
+        """A whole block of thinking or a piece of one; its signature comes behind its words [C1]."""
+        if words := text_of(piece.get("thinking")):
+            self._words.append(words)
+        if signature := text_of(piece.get("signature")):
+            self.sign(signature)
+            self.returns(Signed("thinking", self._thoughts, words_digest("".join(self._words)), signature))
+            self._thoughts += 1
+            self._words.clear()

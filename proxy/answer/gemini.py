@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..sse import Event
 from ..usage import JsonObject, gemini_usage
-from .seen import Seen, decode, object_of, objects_of, text_of
+from .seen import Seen, Signed, decode, object_of, objects_of, text_of
 
 
 class GeminiReader(Seen):
@@ -13,6 +13,7 @@ class GeminiReader(Seen):
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[str, object] = {}
+        self._made = 0
 
     def event(self, event: Event) -> None:
         self._response(object_of(decode(event.data)))
@@ -32,13 +33,19 @@ class GeminiReader(Seen):
         for candidate in objects_of(response.get("candidates")):
             self._ended(candidate.get("finishReason"))
             for part in objects_of(object_of(candidate.get("content")).get("parts")):
-                self.call(object_of(part.get("functionCall")).get("id"))
+                if call := object_of(part.get("functionCall")):
+                    self._called(call, part.get("thoughtSignature"))
                 self.sign(part.get("thoughtSignature"))
         # A prompt that is blocked gets no candidate at all.
         self._ended(object_of(response.get("promptFeedback")).get("blockReason"))
         if metadata := object_of(response.get("usageMetadata")):
             self._counts.update(metadata)
             self.usage = gemini_usage(self._counts)
+
+    def _called(self, call: JsonObject, signature: object) -> None:
+        self.call(call.get("id"))
+        self.returns(Signed("call", self._made, text_of(call.get("name")) or "", text_of(signature) or ""))
+        self._made += 1
 
     def _ended(self, reason: object) -> None:
         if text := text_of(reason):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..sse import Event
 from ..usage import JsonObject, count, openai_chat_usage, openai_responses_usage
-from .seen import Seen, decode, object_of, objects_of, text_of
+from .seen import Answer, Seen, Signed, decode, object_of, objects_of, text_of
 
 
 class OpenAIChatReader(Seen):
@@ -16,6 +16,13 @@ class OpenAIChatReader(Seen):
         super().__init__()
         self._counts: JsonObject = {}
         self._timings: JsonObject = {}
+        self._words: list[str] = []
+
+    def answer(self) -> Answer:
+        """See `Seen.answer`; what was thought comes back as a whole or not at all [A400 A410]."""
+        if self.complete and self._words:
+            self.returns(Signed("words", 0, "", "".join(self._words)))
+        return super().answer()
 
     def event(self, event: Event) -> None:
         if event.data.strip() == b"[DONE]":
@@ -38,7 +45,10 @@ class OpenAIChatReader(Seen):
                 self.stop_reason = reason
                 self.complete = True
             for part in ("delta", "message"):
-                for call in objects_of(object_of(choice.get(part)).get("tool_calls")):
+                said = object_of(choice.get(part))
+                if words := text_of(said.get("reasoning_content")):
+                    self._words.append(words)
+                for call in objects_of(said.get("tool_calls")):
                     self.call(call.get("id"))
         timings = object_of(chunk.get("timings"))
         if usage or timings:
@@ -96,3 +106,5 @@ class OpenAIResponsesReader(Seen):
         """Calls of every kind that wait for a result of the client's carry a `call_id` [A201]."""
         if str(item.get("type")).endswith("_call"):
             self.call(item.get("call_id"))
+        elif item.get("type") == "reasoning" and (name := text_of(item.get("id"))):
+            self.returns(Signed("item", 0, name, text_of(item.get("encrypted_content")) or ""))

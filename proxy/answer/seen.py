@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,10 +25,24 @@ class Diagnosis(Struct, frozen=True):
     removed: tuple[str, ...] = ()
 
 
+class Signed(Struct, frozen=True):
+    """What the model gave with its answer so that it comes back, and clients lose [F4 F9].
+
+    `kind`: what it belongs to. A `call`: `place` counts the answer's calls, `name` is the tool's. `thinking`: `name`
+    is a digest of its words. An `item`: `name` is its id. `words`: what was thought itself, of the whole answer.
+    `value`: the signature, the encrypted content, the words.
+    """
+
+    kind: Literal["call", "thinking", "item", "words"]
+    place: int
+    name: str
+    value: str
+
+
 class Answer(Struct, frozen=True):
     """The provider's answer as far as it was seen.
 
-    `signatures` are digests of the reasoning signatures, in order. `complete` says that the answer's own end was
+    `signatures` are digests of the reasoning signatures, in order; `signed` is what has to come back. `complete` says that the answer's own end was
     seen (`message_stop`, `[DONE]`, `response.completed`, a finish reason); a stream without it was cut [C4 C6].
     `error_type` is the provider's word for an error, in an error body or in the middle of a stream [C4].
     """
@@ -38,6 +52,7 @@ class Answer(Struct, frozen=True):
     model: str | None = None
     call_ids: tuple[str, ...] = ()
     signatures: tuple[str, ...] = ()
+    signed: tuple[Signed, ...] = ()
     stop_reason: str | None = None
     error_type: str | None = None
     complete: bool = False
@@ -79,6 +94,15 @@ _MOST_WORDS = 8
 """Different words for withheld reasoning that are kept."""
 
 
+_LONGEST_VALUE = 256 * 1024
+"""Characters of what has to come back, in one answer; an answer with more is remembered without it."""
+
+
+def words_digest(words: str) -> str:
+    """What names thinking by its words."""
+    return blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 class Seen:
     """What every reader gathers."""
 
@@ -88,6 +112,7 @@ class Seen:
         self.model: str | None = None
         self.calls: dict[str, None] = {}
         self.signatures: list[str] = []
+        self.signed: dict[tuple[str, int, str], Signed] = {}
         self.stop_reason: str | None = None
         self.error_type: str | None = None
         self.complete = False
@@ -104,6 +129,7 @@ class Seen:
             model=self.model,
             call_ids=tuple(self.calls),
             signatures=tuple(self.signatures),
+            signed=self._signed(),
             stop_reason=self.stop_reason,
             error_type=self.error_type,
             complete=self.complete,
@@ -119,6 +145,15 @@ class Seen:
         """Note a reasoning signature by its digest."""
         if text := text_of(signature):
             self.signatures.append(signature_digest(text))
+
+    def returns(self, signed: Signed) -> None:
+        """Note what has to come back with the next request."""
+        if signed.value:
+            self.signed[signed.kind, signed.place, signed.name] = signed
+
+    def _signed(self) -> tuple[Signed, ...]:
+        found = tuple(self.signed.values())
+        return found if sum(len(one.value) for one in found) <= _LONGEST_VALUE else ()
 
     def failed(self, error: object) -> bool:
         """Note the type of an error object, in the words each provider has for it."""

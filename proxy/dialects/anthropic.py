@@ -58,6 +58,7 @@ RULES = Rules(
     results_first=True,  # [A21]
     calls_last=True,  # a text behind a call was refused where the same text before it was not [A20 F1]
     adjacent=True,  # [A20]
+    thinking_words="thinking",  # [A43]
     call_id=r"[a-zA-Z0-9_-]+",  # [A24]
     call_id_max=512,
     blank_text=False,  # [A14]

@@ -152,6 +152,8 @@ def _own_members(part: Part) -> dict[str, bytes | None]:
                 "content": part.content,
             }
             return own | {"is_error": b"true"} if part.is_error else own
+        case Reasoning(redacted=False, signature=signature) if signature:
+            return {"signature": encoded(signature)}
         case ToolCall() | ToolResult() | Image() | Reasoning() | ToolDefinition() | Opaque():
             return {}
         case _:

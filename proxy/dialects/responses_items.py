@@ -230,6 +230,11 @@ def _item(part: Part) -> Raw | bytes | None:
             return written_call(part)
         case ToolResult():
             return written_result(part)
+        case Reasoning(raw=None, base=base, signature=signature) if base is not None and signature:
+            pairs: list[tuple[str, Raw | bytes]] = [
+                pair for pair in members(base) if pair[0] != "encrypted_content"
+            ]
+            return closed_object((*pairs, ("encrypted_content", encoded(signature))))
         case Reasoning():
             return part.raw or part.base or b"{}"
         case Opaque(kind=kind) if not kind.startswith(INSIDE):

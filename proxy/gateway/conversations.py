@@ -15,6 +15,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from ..agents import Agents
+from ..answer import Signed
 from ..calibration import Calibration
 from ..conversation import NO_KEY
 from ..counting import Amounts, Counted, amounts_of, answer_to, counted
@@ -223,7 +224,8 @@ class Conversations:
                 self.ledger.abandon(memo.ticket)
             else:
                 said = self._would_be(prepared, memo, usage)
-                self.ledger.settle(memo.ticket, said, answers, success=outcome.succeeded)
+                signed = _to_come_back(outcome, memo.facts)
+                self.ledger.settle(memo.ticket, said, answers, success=outcome.succeeded, signed=signed)
         if not outcome.succeeded or usage is None:
             return None
         if usage.prompt and not outcome.retried_with_fallback:
@@ -343,6 +345,12 @@ def _opened(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened | None:
         return open_body(body, dialect, ledger)
     except BodyError:
         return None
+
+
+def _to_come_back(outcome: Outcome, facts: Facts) -> tuple[Signed, ...]:
+    """What is kept of an answer until the client sends it back: words only where the upstream demands them."""
+    required = facts.model.reasoning == "required"
+    return tuple(one for one in outcome.answer.signed if required or one.kind != "words")
 
 
 def _report(made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> TurnReport:

@@ -22,6 +22,7 @@ from . import (
     normalize,
     reasoning,
     relocate,
+    restore,
     stale,
     steady,
 )
@@ -31,6 +32,7 @@ from .view import Facts, Proposal, Region, Stage, View
 ORDER: tuple[Stage[Any], ...] = (
     encoding,
     normalize,
+    restore,
     steady,
     balance,
     reasoning,

@@ -101,23 +101,28 @@ def _bound(part: Reasoning) -> Remove:
     )
 
 
+def wanted(view: View, message: Message) -> bool:
+    """Whether the upstream refuses this answer for the reasoning that it has lost [A400 A410 F9]."""
+    conversation, model = view.conversation, view.facts.model
+    if model.reasoning != "required" or not view.rules.lost_reasoning:
+        return False
+    if conversation.thinking in ("none", "thinking disabled"):
+        return False
+    if message.role is not Role.ASSISTANT or not message.parts or message.index < 0:
+        return False
+    if any(isinstance(part, Reasoning) for part in message.parts):
+        return False
+    if model.reasoning_turns == "calls":
+        return any(isinstance(part, ToolCall) for part in message.parts)
+    return bool(conversation.tools)
+
+
 def _lost(view: View) -> Iterator[Edit]:
     """A constant where an answer has lost its reasoning and the upstream wants it back [A400 A410 F9]."""
-    conversation, stands = view.conversation, view.rules.lost_reasoning
-    calls_alone = view.facts.model.reasoning_turns == "calls"
-    if not stands or conversation.thinking in ("none", "thinking disabled"):
-        return
-    if not calls_alone and not conversation.tools:
-        return
+    stands = view.rules.lost_reasoning
     # A client may take reasoning out of what was sent with it: then the request is refused for an old answer.
-    for message in conversation.messages:
-        if message.role is not Role.ASSISTANT or not message.parts or message.index < 0:
-            continue
-        if calls_alone and not any(isinstance(part, ToolCall) for part in message.parts):
-            continue
+    for message in filter(lambda message: wanted(view, message), view.conversation.messages):
         first = message.parts[0]
-        if any(isinstance(part, Reasoning) for part in message.parts):
-            continue
         yield InsertBefore(
             stage=NAME,
             reason="reasoning the upstream wants back",

@@ -58,7 +58,7 @@ def test_parts_of_ours_are_blocks() -> None:
 KINDS: list[Any] = [
     Image(media_type="", data_bytes=0),
     Opaque(kind="hologram"),
-    Reasoning(signature="c2ln"),
+    Reasoning(signature="", named=True),
     ToolDefinition(name="run"),
     ToolCall(id="s", name="search", input=b"{}", server=True),
     ToolResult(call_id="s", content=None, server=True),
