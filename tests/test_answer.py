@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.answer import READERS, Answer, Diagnosis, signature_digest
+from proxy.answer import READERS, Answer, Diagnosis, Signed, signature_digest, words_digest
 from proxy.sse import SseParser
 from proxy.usage import Usage
 
@@ -67,6 +67,7 @@ def test_anthropic_stream():
         model="m",
         call_ids=("toolu_1",),
         signatures=(signature_digest("sig=="),),
+        signed=(Signed("thinking", 0, words_digest(""), "sig=="),),
         stop_reason="tool_use",
         complete=True,
     )
@@ -108,6 +109,7 @@ def test_anthropic_document():
         model="m",
         call_ids=("toolu_1",),
         signatures=(signature_digest("sig=="),),
+        signed=(Signed("thinking", 0, words_digest("t"), "sig=="),),
         stop_reason="tool_use",
         complete=True,
     )
@@ -228,6 +230,7 @@ GEMINI = Answer(
     model="gemini-3",
     call_ids=("f1",),
     signatures=(signature_digest("sig=="),),
+    signed=(Signed("call", 0, "x", "sig=="),),
     stop_reason="STOP",
     complete=True,
 )
@@ -403,3 +406,61 @@ def test_diagnoses():
     )
     hit = {**response, "prompt_cache_diagnostics": {"type": "cache_hit"}}
     assert document("openai_responses", hit).diagnosis == Diagnosis(removed=("prefix_mismatch",))
+
+
+THOUGHT = "The pump first."
+
+
+def test_what_has_to_come_back_is_noted():
+    """Each format's own: thinking by its words, calls by their place, items by their id, words where they are bare."""
+    pieces = [
+        ("content_block_start", {"content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+        ("content_block_delta", {"delta": {"type": "thinking_delta", "thinking": THOUGHT[:4]}}),
+        ("content_block_delta", {"delta": {"type": "thinking_delta", "thinking": THOUGHT[4:]}}),
+        ("content_block_delta", {"delta": {"type": "signature_delta", "signature": "sig=="}}),
+    ]
+    assert streamed("anthropic", *pieces, *pieces).signed == tuple(
+        Signed("thinking", place, words_digest(THOUGHT), "sig==") for place in (0, 1)
+    )
+    block = {"type": "thinking", "thinking": THOUGHT, "signature": "sig=="}
+    assert document("anthropic", {"content": [block]}).signed == (
+        Signed("thinking", 0, words_digest(THOUGHT), "sig=="),
+    )
+    calls = [
+        {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "one"},
+        {"functionCall": {"name": "read", "args": {}}},
+        {"functionCall": {"name": "run", "args": {}}, "thoughtSignature": "three"},
+    ]
+    chunks = [(None, {"candidates": [{"content": {"parts": [call]}}]}) for call in calls]
+    assert streamed("gemini", *chunks).signed == (
+        Signed("call", 0, "read", "one"),
+        Signed("call", 2, "run", "three"),
+    )
+    item = {"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed"}
+    done = {"type": "response.output_item.done", "item": item}
+    ended = {"response": {"status": "completed", "output": [item]}}
+    assert streamed(
+        "openai_responses", ("response.output_item.done", done), ("response.completed", ended)
+    ).signed == (Signed("item", 0, "rs_1", "sealed"),)
+
+
+def test_words_come_back_whole_or_not_at_all():
+    """A stream that was cut has no whole thought; a document has."""
+    deltas = [
+        (None, {"choices": [{"delta": {"reasoning_content": piece}}]}) for piece in (THOUGHT[:4], THOUGHT[4:])
+    ]
+    end = (None, {"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    whole = (Signed("words", 0, "", THOUGHT),)
+    assert streamed("openai_chat", *deltas).signed == ()
+    assert streamed("openai_chat", *deltas, end).signed == whole
+    message = {"role": "assistant", "content": "Fine.", "reasoning_content": THOUGHT}
+    assert (
+        document("openai_chat", {"choices": [{"message": message, "finish_reason": "stop"}]}).signed == whole
+    )
+
+
+def test_too_much_to_come_back_is_not_kept():
+    """A quarter of a megabyte in one answer; what is read of the answer else stays."""
+    item = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x" * (256 * 1024 + 1)}
+    answer = document("openai_responses", {"status": "completed", "id": "resp_1", "output": [item]})
+    assert (answer.signed, answer.message_id) == ((), "resp_1")

@@ -1,4 +1,4 @@
-"""Thinking of the model is kept as it came; what an upstream cannot read of it does not go there.
+"""Thinking of the model is kept as it came, or as the policy has it; what an upstream cannot read does not go there.
 
 A block without a signature fails where signatures are checked, and takes the request with it; so does all that
 stands behind it in the same run of thinking [A43]. Everything else stays where it is for ever, in every stretch of
@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from ..branch import Promise
 from ..conversation import Message, Reasoning, Role, ToolCall
 from ..edits import Edit, InsertBefore, Remove, Target, target_of
-from . import signatures
+from . import closed, signatures
 from .batch import anchor
 from .view import Proposal, View, causal, weight
 
@@ -25,14 +25,26 @@ NAME = "reasoning"
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`mode: keep` sends thinking back as it came: a decision for the whole conversation, never for its middle."""
+    """What becomes of signed thinking of turns that are over; a decision for the whole conversation [B23].
 
-    mode: Literal["keep"] = "keep"
+    `keep` sends it back as it came. `provider` leaves out what the provider leaves out itself [A47]. `strip` takes it
+    out elsewhere too, in batches that pay.
+    """
+
+    mode: Literal["keep", "provider", "strip"] = "keep"
 
 
-def propose(view: View, config: Config) -> Proposal:  # noqa: ARG001  one mode: the policy says it aloud
+def propose(view: View, config: Config) -> Proposal:
     """Remove unsigned thinking not sent before, in whatever region, and what is bound to words that are gone:
-    with it the request is refused."""
+    with it the request is refused. And, by the mode, what is thought of no more."""
+    required = _required(view)
+    if config.mode == "keep":
+        return required
+    gone = closed.stripped(view, paid=config.mode == "strip")
+    return Proposal(promises=(*required.promises, *gone.promises), held=gone.held)
+
+
+def _required(view: View) -> Proposal:
     if view.facts.model.reasoning == "required":
         return causal(NAME, [*_lost(view)])
     stand_ins = causal(NAME, [*signatures.stand_ins(view)]).promises

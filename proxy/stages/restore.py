@@ -87,11 +87,14 @@ def _signatures(view: View, answer: Sequence[Message], given: Sequence[Signed]) 
             value = known.get(("call", calls, part.name), "")
             calls += 1
             if view.rules.stand_in and value and part.signature in ("", view.rules.stand_in):
-                yield _sign(part, value, "the signature that the call came with [A304 F4]")
+                refused = view.facts.model.signed_calls and not part.signature
+                yield _sign(part, value, "the signature that the call came with [A304 F4]", required=refused)
         elif isinstance(part, Reasoning) and not part.signature:
             kind, name = _named(part, view.rules.thinking_words)
             if value := known.get((kind, 0, name), ""):
-                yield _sign(part, value, "the signature that the thinking came with [A43 A205]")
+                yield _sign(
+                    part, value, "the signature that the thinking came with [A43 A205]", required=True
+                )
 
 
 def _named(part: Reasoning, words: str) -> tuple[str, str]:
@@ -110,12 +113,13 @@ def _named(part: Reasoning, words: str) -> tuple[str, str]:
 _string = msgspec.json.Decoder(str)
 
 
-def _sign(part: Part, signature: str, reason: str) -> Sign:
+def _sign(part: Part, signature: str, reason: str, *, required: bool = False) -> Sign:
     return Sign(
         stage=NAME,
         reason=reason,
         target=target_of(part),
         signature=signature,
+        required=required,
         tokens_before=weight(part),
         tokens_after=weight(part),
     )

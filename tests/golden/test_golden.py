@@ -9,6 +9,7 @@ import yaml
 from msgspec import structs
 
 from proxy.agents import Agents
+from proxy.answer import Signed
 from proxy.conversation import Conversation, Message, Opaque, Part, ToolCall, ToolResult
 from proxy.dialects import DIALECTS
 from proxy.errors import BodyError
@@ -40,6 +41,7 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
     status: int = 200
     usage: dict[str, int] | None = None
     answers: list[str] = []
+    signed: list[Signed] = []
     upstream: str | None = None
     session: str | None = None
 
@@ -140,7 +142,9 @@ def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Le
     if done.commit is not None:
         ticket = ledger.commit(done.commit)
         usage = anthropic_usage(turn.usage) if turn.usage is not None else None
-        ledger.settle(ticket, usage, tuple(turn.answers), success=turn.status == 200)
+        ledger.settle(
+            ticket, usage, tuple(turn.answers), success=turn.status == 200, signed=tuple(turn.signed)
+        )
     return done
 
 
