@@ -230,17 +230,27 @@ def _item(part: Part) -> Raw | bytes | None:
             return written_call(part)
         case ToolResult():
             return written_result(part)
-        case Reasoning(raw=None, base=base, signature=signature) if base is not None and signature:
-            pairs: list[tuple[str, Raw | bytes]] = [
-                pair for pair in members(base) if pair[0] != "encrypted_content"
-            ]
-            return closed_object((*pairs, ("encrypted_content", encoded(signature))))
+        case Reasoning(raw=None, base=base) if base is not None:
+            return _sealed(base, part.signature)
         case Reasoning():
             return part.raw or part.base or b"{}"
         case Opaque(kind=kind) if not kind.startswith(INSIDE):
             return part.raw or part.base or b"{}"
         case _:
             return None
+
+
+def _sealed(base: Raw, signature: str) -> Raw | bytes:
+    """Reasoning with this encrypted content; the same in the same spelling, if it stands there already."""
+    pairs: list[tuple[str, Raw | bytes]] = [*members(base)]
+    said = next((_string.decode(raw) for name, raw in pairs if name == _SEAL and is_string(raw)), "")
+    if said == signature:
+        return base
+    kept = [(name, raw) for name, raw in pairs if name != _SEAL]
+    return closed_object((*kept, (_SEAL, encoded(signature))))
+
+
+_SEAL = "encrypted_content"
 
 
 def _written_message(message: Message, frame: Sequence[tuple[str, Raw]], parts: Sequence[Part]) -> bytes:

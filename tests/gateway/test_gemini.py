@@ -217,6 +217,37 @@ def test_a_request_with_an_explicit_cache_passes() -> None:
     run(scene())
 
 
+def test_a_signature_that_a_client_drops_from_a_stream_goes_back() -> None:
+    """Seen in passing in the answer's events, put back into the next request and all that follow."""
+    provider = GeminiProvider(script=Agent([(Read("/a"),)] * 3 + [()], closing="Done."))
+    contents: list[Json] = [user(text("Look around."))]
+    given: list[str] = []
+
+    async def ask(service: Service) -> None:
+        status, raw, _ = await service.post(path("streamGenerateContent?alt=sse"), body(*contents))
+        assert status == 200, raw
+        parts = [part for event in events(raw) for part in event["candidates"][0]["content"]["parts"]]
+        calls = [part for part in parts if "functionCall" in part]
+        given.extend(part.pop("thoughtSignature") for part in calls)
+        contents.append(model(*calls))
+        contents.append(
+            user(
+                *(result(c["functionCall"]["name"], ident=c["functionCall"]["id"], output="x") for c in calls)
+            )
+        )
+
+    async def scene() -> None:
+        async with serving(provider) as service:
+            for _ in range(3):
+                await ask(service)
+            await asyncio.sleep(0.05)
+            assert [turn.get("edits") for turn in service.turns()] == [None, {"restore": 1}, {"restore": 2}]
+
+    run(scene())
+    sent = [part for content in orjson.loads(provider.log[-1].body)["contents"] for part in content["parts"]]
+    assert [part["thoughtSignature"] for part in sent if "functionCall" in part] == given[:2]
+
+
 def test_a_session_reads_from_the_cache_and_says_why_it_does_not() -> None:
     """Turn by turn the prefix is found; where the client masks its own old output, the log says that it did."""
     provider = GeminiProvider(script=Agent([(Read("/a"),)] * 3 + [()], closing="Done."))

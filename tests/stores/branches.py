@@ -28,8 +28,10 @@ from proxy.edits import (
     Remove,
     Replace,
     Target,
+    Sign,
     Unname,
 )
+from proxy.answer import Signed
 from proxy.branch import Branch, Frontier, Frozen, Promise, Spelling
 from proxy.usage import Usage
 
@@ -149,6 +151,7 @@ EDITS = {
     Move: st.builds(Move, to=targets, before=st.booleans(), **change),
     PlaceMark: st.builds(PlaceMark, mark=marks, **change),
     Unname: st.builds(Unname, **change),
+    Sign: st.builds(Sign, signature=texts, **change),
     Mend: st.builds(Mend, count=counts, **change),
     AddMember: st.builds(AddMember, name=texts, value=st.binary(max_size=20), **change),
 }
@@ -208,6 +211,16 @@ def branches(draw: st.DrawFn) -> Branch:
             frozen=frozens,
             frontiers=st.lists(frontiers, max_size=3).map(tuple),
             answers=st.lists(texts, max_size=2).map(tuple),
+            signed=st.lists(
+                st.builds(
+                    Signed,
+                    kind=st.sampled_from(("call", "thinking", "item", "words")),
+                    place=st.integers(0, 9),
+                    name=texts,
+                    value=texts,
+                ),
+                max_size=2,
+            ).map(tuple),
             answered=st.booleans(),
             rewritten=st.booleans(),
         )
