@@ -4,7 +4,8 @@ An agent is told by its headers, or, where these say nothing, by how its system 
 (volatile fields) is known by patterns, so that the rest of the code speaks of reminders and fields, never of an
 agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
 group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
-people and tool results are never searched. Calls that ask for a range of something are known by tool and argument.
+people and tool results are never searched. Calls that ask for a range of something, and those that read or write a
+file, are known by tool and argument.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Kind = Literal["nonce", "date", "clock", "status", "path", "counter"]
 Announce = Literal["never", "on_change", "human_turn"]
 
 _arguments = Decoder(dict[str, Raw])
+_text = Decoder(str)
 
 
 class ReminderRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +65,16 @@ class RangeRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     matching: dict[str, str] = {}
 
 
+class FileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls of `tools` (names or globs) that read or write one file: the first of the arguments in `paths` that is a
+    text names it, or the group `path` of the pattern `matching` in the JSON of the arguments."""
+
+    does: Literal["read", "write"]
+    tools: list[str]
+    paths: list[str] = []
+    matching: str | None = None
+
+
 class Detect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an agent is told: by any of its `headers`, else by a pattern found in the first characters of its `system`
     prompt, as JSON spells them."""
@@ -82,6 +94,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reminders: list[ReminderRule] = []
     volatile: list[VolatileRule] = []
     ranges: list[RangeRule] = []
+    files: list[FileRule] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -107,6 +120,35 @@ class Range(Struct, frozen=True, kw_only=True):
         )
 
 
+class FileUse(Struct, frozen=True):
+    """What a call does to a file. `whole`: all of it, no range that was asked for."""
+
+    does: Literal["read", "write"]
+    path: str
+    whole: bool
+
+
+class Files(Struct, frozen=True, kw_only=True):
+    """A file rule, compiled."""
+
+    rule: FileRule
+    matching: re.Pattern[str] | None = None
+
+    def path(self, given: Mapping[str, Raw], arguments: bytes) -> str:
+        """The file that a call with these arguments is about; "" where none is named."""
+        if self.matching is not None:
+            found = self.matching.search(arguments.decode(errors="replace"))
+            return found["path"].strip() if found is not None else ""
+        for name in self.rule.paths:
+            try:
+                path = _text.decode(given[name]) if name in given else ""
+            except DecodeError:
+                continue
+            if path:
+                return path
+        return ""
+
+
 class Agent(Struct, frozen=True, kw_only=True):
     """A recogniser, compiled. The agent nobody recognises has an empty name and the generic fields."""
 
@@ -119,6 +161,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     reminders: tuple[tuple[ReminderRule, re.Pattern[str]], ...] = ()
     fields: tuple[Field, ...] = ()
     ranges: tuple[Range, ...] = ()
+    files: tuple[Files, ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
@@ -133,6 +176,19 @@ class Agent(Struct, frozen=True, kw_only=True):
         except DecodeError:
             return False
         return any(one.fits(tool, given) for one in self.ranges)
+
+    def file_use(self, tool: str, arguments: bytes) -> FileUse | None:
+        """What a call with these arguments (a JSON object) does to a file; None where it is about none."""
+        fitting = [one for one in self.files if any(fnmatchcase(tool, glob) for glob in one.rule.tools)]
+        try:
+            given = _arguments.decode(arguments) if fitting else {}
+        except DecodeError:
+            given = {}
+        for one in fitting:
+            path = one.path(given, arguments)
+            if path:
+                return FileUse(one.rule.does, path, not self.asks_for_range(tool, arguments))
+        return None
 
     def recognise(self, message: Message) -> Message:
         """The message with injected texts told apart from what people wrote."""
@@ -191,6 +247,7 @@ class Agents:
                 agent,
                 fields=merged(agent.fields, generic.fields),
                 ranges=(*agent.ranges, *generic.ranges),
+                files=(*agent.files, *generic.files),
             )
             for agent in compiled
             if agent.name != "generic"
@@ -218,13 +275,14 @@ def compile_agent(document: Document) -> Agent:
     """Compile a recogniser file. Raises ConfigErrors that point at the pattern that is wrong."""
     file = document.convert(AgentFile)
 
-    def regex(pattern: str, *place: str | int, value: bool = False) -> re.Pattern[str]:
+    def regex(pattern: str, *place: str | int, group: str = "") -> re.Pattern[str]:
         try:
             compiled = re.compile(pattern)
         except re.error as error:
             raise document.error(place, f"not a regular expression: {error}") from None
-        if value and "value" not in compiled.groupindex:
-            raise document.error(place, "the pattern needs a group (?P<value>...) around what changes")
+        if group and group not in compiled.groupindex:
+            around = "what changes" if group == "value" else f"the {group}"
+            raise document.error(place, f"the pattern needs a group (?P<{group}>...) around {around}")
         return compiled
 
     detect = file.detect
@@ -242,7 +300,7 @@ def compile_agent(document: Document) -> Agent:
             (rule, regex(rule.pattern, "reminders", at, "pattern")) for at, rule in enumerate(file.reminders)
         ),
         fields=tuple(
-            Field(rule=rule, pattern=regex(rule.pattern, "volatile", at, "pattern", value=True))
+            Field(rule=rule, pattern=regex(rule.pattern, "volatile", at, "pattern", group="value"))
             for at, rule in enumerate(file.volatile)
         ),
         ranges=tuple(
@@ -254,6 +312,15 @@ def compile_agent(document: Document) -> Agent:
                 ),
             )
             for at, rule in enumerate(file.ranges)
+        ),
+        files=tuple(
+            Files(
+                rule=rule,
+                matching=regex(rule.matching, "files", at, "matching", group="path")
+                if rule.matching
+                else None,
+            )
+            for at, rule in enumerate(file.files)
         ),
     )
 

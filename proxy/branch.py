@@ -44,7 +44,8 @@ class Promise(Struct, frozen=True, kw_only=True):
 
     Write-once per anchor, stage and `nth`: that of the target, where several parts share a key. `number`: its
     place in the order in which a branch's promises were made; replay keeps that order, for edits build on
-    each other. `broke`: of a retroactive batch, what it cost.
+    each other. `broke`: of a retroactive batch, what it cost. `regret`: no edit, but the tool whose result was taken
+    out and fetched again here.
     """
 
     anchor: Key
@@ -54,6 +55,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     announces: tuple[tuple[str, str], ...] = ()
     number: int = 0
     broke: Break | None = None
+    regret: str = ""
 
     @property
     def id(self) -> PromiseId:

@@ -70,6 +70,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     tokens: dict[str, int] = {}
     tool_result_mean_chars: float | None
     broken: str
+    regrets: dict[str, int] = {}
 
 
 def structure(conversation: Conversation) -> tuple[dict[str, float], float | None]:
@@ -144,6 +145,7 @@ def explain(rewrite: Rewrite, before: bytes, count: Callable[[bytes], int] | Non
         else {},
         tool_result_mean_chars=mean,
         broken=rewrite.broken,
+        regrets=rewrite.regrets,
     )
 
 
@@ -225,6 +227,9 @@ def text(explanation: Explanation, *, every: bool = False, columns: int | None =
             f"  {held.stage:<12} {held.targets} result{'s' if held.targets != 1 else ''}: {held.reason}"
             for held in explanation.held
         ]
+    if explanation.regrets:
+        lines += ["", "fetched again after it was taken out"]
+        lines += [f"  {tool:<12} {times}" for tool, times in explanation.regrets.items()]
     lines += ["", "what is sent is made of"] if explanation.structure else []
     total = sum(explanation.tokens.values())
     if total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
@@ -18,7 +19,7 @@ STALE, DEDUPE = "stale", "dedupe"
 
 class Replayed(Struct, frozen=True, kw_only=True):
     """A conversation with its promises kept; `respelt` are reminders that the client wrote otherwise than first,
-    `breaks` what the batches made along it cost."""
+    `breaks` what the batches made along it cost, `regrets` how often a tool was asked again for what they took out."""
 
     conversation: Conversation
     edits: tuple[Edit, ...] = ()
@@ -26,6 +27,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
     cleared: frozenset[Target] = frozenset()
     breaks: tuple[Break, ...] = ()
     pointers: Mapping[Target, Target] = {}
+    regrets: Mapping[str, int] = {}
     respelt: tuple[Reminder, ...] = ()
     reach: int = 0
 
@@ -50,7 +52,7 @@ def replay(passage: Passage) -> Replayed:
         promise
         for group in branch.promises.values()
         for promise in group
-        if promise.announces or promise.broke is not None or promise.stage == DEDUPE
+        if promise.announces or promise.regret or promise.broke is not None or promise.stage == DEDUPE
     ]
     stand = standing(every, passage.keys)
     return Replayed(
@@ -62,6 +64,7 @@ def replay(passage: Passage) -> Replayed:
         ),
         breaks=tuple(promise.broke for promise in stand if promise.broke is not None),
         pointers=pointers(stand),
+        regrets=Counter(promise.regret for promise in stand if promise.regret),
         respelt=respelt,
         reach=reach,
     )

@@ -7,6 +7,7 @@ no randomness and no environment; equal arguments give equal bytes. What is to b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
@@ -78,6 +79,12 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
         return self.spare if self.bound is None else self.bound.without_reasoning(self.spare)
 
     @property
+    def regrets(self) -> dict[str, int]:
+        """How many results came with this request that were taken out before, by tool."""
+        promises = self.commit.promises if self.commit is not None else ()
+        return dict(Counter(promise.regret for promise in promises if promise.regret))
+
+    @property
     def content_changed(self) -> bool:
         """Whether what the model reads differs from what the client wrote; marks are no content [B1]."""
         return any(not isinstance(edit, PlaceMark) for edit in self.edits)
@@ -115,6 +122,7 @@ def rewrite(
         cleared=kept.cleared,
         breaks=kept.breaks,
         pointers=kept.pointers,
+        regrets=kept.regrets,
         respelt=kept.respelt,
         fields=policy.fields(facts.agent),
     )

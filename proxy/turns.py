@@ -47,8 +47,9 @@ class Miss(Struct, frozen=True):
 class TurnReport(Struct, frozen=True, kw_only=True):
     """What the rewrite knows about a turn before it is sent.
 
-    `counted`: tokens of the prompt as the provider should count them. `edits`, `reclaimed` (tokens) and `held` (refused edits) count by stage. `structure` is the share of each source
-    in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
+    `counted`: tokens of the prompt as the provider should count them. `edits`, `reclaimed` (tokens) and `held` (refused
+    edits) count by stage, `regrets` by tool: results that the agent fetched again after they had been taken out.
+    `structure` is the share of each source in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
     body went out as it came although the policy would have looked at it. `observed`: nothing of it was done, it is
     what would have been; `would_read` then is the share of the prompt that would have come from the cache, by
     estimate, had all turns been rewritten.
@@ -61,6 +62,7 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     edits: dict[str, int] = {}
     reclaimed: dict[str, int] = {}
     held: dict[str, int] = {}
+    regrets: dict[str, int] = {}
     structure: dict[str, float] = {}
     tool_result_mean_chars: float | None = None
     counted: int | None = None

@@ -142,6 +142,7 @@ def _details(event: Event) -> list[str]:
             (f"{would}edit" if would else "edits", "edits"),
             (f"{would}reclaim", "reclaimed_tokens"),
             ("held", "held"),
+            ("fetched again", "regrets"),
             ("would save", "would_save_tokens"),
         )
         if name in event

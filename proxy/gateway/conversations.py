@@ -370,6 +370,7 @@ def _report(made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> Tu
         edits=by_stage(made.edits),
         reclaimed=reclaimed,
         held=held,
+        regrets=made.regrets,
         structure=shares,
         tool_result_mean_chars=mean,
         expected_cached=foreseen.tokens,

@@ -77,6 +77,7 @@ def turn_fields(turn: Turn) -> Fields:
         "would_save_tokens": turn.would_save_tokens,
         "would_repair": turn.would_repair or None,
         "held": (report.held or None) if report else None,
+        "regrets": (report.regrets or None) if report else None,
         "structure": ({k: round(v, 3) for k, v in report.structure.items()} or None) if report else None,
         "tool_result_mean_chars": _rounded(report.tool_result_mean_chars, 0) if report else None,
         "retried": turn.retried or None,

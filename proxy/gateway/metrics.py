@@ -74,6 +74,9 @@ METRICS: Mapping[str, Metric] = {
         ("stage", "mode"),
     ),
     "stet_held_total": Metric("counter", "Edits that did not pay yet, by stage.", ("stage", "mode")),
+    "stet_regrets_total": Metric(
+        "counter", "Tool results that were fetched again after they had been taken out.", ()
+    ),
     "stet_breaks_total": Metric("counter", "Cached prefixes that were missed, by reason.", ("reason",)),
     "stet_added_seconds": Metric(
         "histogram", "Our own work before a request went out.", ("dialect",), _ADDED
@@ -164,13 +167,15 @@ class Metrics:
         ):
             for stage, number in counts.items():
                 self._add(name, max(0, number), stage, "observe" if report.observed else "apply")
+        if report.regrets:
+            self._add("stet_regrets_total", sum(report.regrets.values()))
         if report.tool_result_mean_chars is not None:
             self._observe("stet_tool_result_length", report.tool_result_mean_chars)
 
     def _add(self, name: str, amount: float, *labels: str) -> None:
         made = self._made[name]
         assert isinstance(made, Counter)
-        made.labels(*labels).inc(amount)
+        (made.labels(*labels) if labels else made).inc(amount)
 
     def _observe(self, name: str, value: float, *labels: str) -> None:
         made = self._made[name]

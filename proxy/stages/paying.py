@@ -77,6 +77,10 @@ class Purse(Struct, frozen=True):
         """The provider's tokens for a byte of ours."""
         return self.at.scale / BYTES_PER_TOKEN
 
+    def fetched(self, size: int) -> float:
+        """What it costs to fetch so many bytes again: they are written anew, by a turn that reads all of the prompt."""
+        return self.at.write * size * self.unit + self.at.read * self.total * self.unit
+
     def kept(self, before: int, asked: int) -> float:
         """Tokens that can still be read from the cache if a part changes that has so many bytes `before` it; `asked`:
         bytes of the last request that did not have it.

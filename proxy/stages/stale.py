@@ -1,6 +1,8 @@
 """Old tool results become a fixed placeholder, in batches, when that pays.
 
-A result is stale when newer results of its tool have pushed it out of that tool's window. Never cleared are
+A result is stale when newer results of its tool have pushed it out of that tool's window, or, where it is what was
+read of a file, once that file was read or written again. A window widens when the agent had to fetch again what was
+taken out (see `regret`). With `inputs` what a stale call was given goes too (see `inputs`). Never cleared are
 errors, results of server tools, results that the model has not answered yet, results that bring tool
 definitions with them [A29], and results that a later "unchanged since your last read" relies on. When a batch
 pays is the business of `paying`.
@@ -11,18 +13,22 @@ that a tool read may well hold words like ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated
+from operator import itemgetter
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN, Candidate, weight
 from ..edits import Replace, Target, target_of
 from ..rawjson import encoded
 from . import stubs
-from .paying import Purse
+from .files import later, use_of
+from .inputs import Shortened, shortened
+from .paying import Choice, Purse
+from .regret import fetched_again, regrets, widened
 from .results import Seen, Survey, main_argument, survey
 from .view import NOTHING, Proposal, View, causal
 
@@ -47,6 +53,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `min_bytes`: smaller results stay. `min_batch_bytes`: a batch that would reclaim less is not made. `protect`: globs
     of tools whose results stay. `stubs`: what a short result says (in any case) that points back at an earlier one.
+    `superseded`: what makes a reading stale at once: a later one of the same file (`read`), that or a change of the
+    file (`write`), or nothing (`off`). `inputs`: long arguments of calls whose results go are left out as well.
     `high_water`: the share of the window above which batches are made though they do not pay yet.
     `forbid_on_prefix_check`: no batch where it would cost signed thinking.
     """
@@ -69,30 +77,48 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "still current",
         "already read",
     )
+    superseded: Literal["off", "read", "write"] = "write"
+    inputs: bool = False
     high_water: Annotated[float, Meta(gt=0, le=1)] = 0.8
     forbid_on_prefix_check: bool = False
 
 
 class _Stale(Struct, frozen=True):
-    """A result that could go; `turns`: how many requests carried it since it became stale; `asked`: bytes of the
-    request whose answer called for it, the last one that did not have it."""
+    """A result that could go; `size`: bytes that clearing it takes out, 0 where it stays and only its call gets shorter; `turns`: how many requests carried it since it became stale; `asked`:
+    bytes of the request whose answer called for it, the last one that did not have it; `given`: what its call would
+    be given instead; `again`: the share of such results that were fetched again."""
 
     seen: Seen
-    saves: int
+    size: int
     turns: int
     asked: int
+    given: Shortened | None = None
+    again: float = 0.0
+
+    @property
+    def before(self) -> int:
+        """Bytes before the first part that changes: of the call, where it does, those of the request it answered."""
+        return self.seen.before if self.given is None else min(self.seen.before, self.asked)
+
+    @property
+    def saves(self) -> int:
+        """Bytes that clearing it reclaims, with what its call was given."""
+        return max(0, self.size - PLACEHOLDER_BYTES) + (self.given.saves if self.given is not None else 0)
 
 
 def propose(view: View, config: Config) -> Proposal:
     """At most one batch, else what was held back and why; and what a stub misses."""
     seen = survey(view)
     says = tuple(words.lower() for words in config.stubs)
-    again = causal(stubs.NAME, [*stubs.restored(view, seen, says)])
-    found = _stale(view, seen, config)
+    again = (
+        *causal(stubs.NAME, [*stubs.restored(view, seen, says)]).promises,
+        *regrets(view, seen),
+    )
+    found = _stale(view, seen, config, says)
     if not found or sum(one.saves for one in found) < config.min_batch_bytes:
-        return again
+        return Proposal(promises=again)
     proposal = _judged(view, seen, config, found, says)
-    return Proposal(promises=(*again.promises, *proposal.promises), held=proposal.held)
+    return Proposal(promises=(*again, *proposal.promises), held=proposal.held)
 
 
 def _judged(view: View, seen: Survey, config: Config, found: list[_Stale], says: tuple[str, ...]) -> Proposal:
@@ -110,44 +136,94 @@ def _judged(view: View, seen: Survey, config: Config, found: list[_Stale], says:
     if choice is None:
         return NOTHING
     going = found[choice.suffix.start :]
-    edits = [_edit(one, choice.why("stale result"), purse.at.scale) for one in going] if choice.goes else []
+    edits = _edits(going, choice, purse.at.scale) if choice.goes else []
     return purse.decide(NAME, choice, edits, len(going), keep_thinking=config.forbid_on_prefix_check)
 
 
 def _candidates(found: Sequence[_Stale], purse: Purse) -> list[Candidate]:
-    unit = purse.unit
-    return [Candidate(purse.kept(one.seen.before, one.asked), one.saves * unit, one.turns) for one in found]
+    return [
+        Candidate(
+            purse.kept(one.before, one.asked),
+            one.saves * purse.unit,
+            one.turns,
+            one.again * purse.fetched(one.saves) if one.again else 0.0,
+        )
+        for one in found
+    ]
 
 
 def _position(one: _Stale) -> int:
-    return one.seen.before
+    return one.before
 
 
-def _stale(view: View, all_results: Survey, config: Config) -> list[_Stale]:
-    """The results outside their windows that are worth clearing and were not cleared before."""
+def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) -> list[_Stale]:
+    """The results that are worth clearing and were not cleared before, with the turn in which they became stale."""
     found: list[_Stale] = []
-    cleared = view.cleared
-    for tool, shelf in all_results.shelves.items():
-        keep = window(tool, config)
-        if len(shelf) <= keep or any(fnmatchcase(tool, glob) for glob in config.protect):
+    inside: list[Seen] = []
+    for tool, shelf in survey.shelves.items():
+        if any(fnmatchcase(tool, glob) for glob in config.protect):
             continue
-        for seen, pusher in zip(shelf, shelf[keep:], strict=False):
-            result = seen.result
-            if (
-                result.size < config.min_bytes
-                or result.is_error
-                or result.server
-                or seen.turn == all_results.turns
-            ):
-                continue
-            if result.raw is None and target_of(result) in cleared:
-                continue
-            size = weight(result, view.facts.model) if result.images else result.size
-            saves = size - PLACEHOLDER_BYTES
-            if saves > 0:
-                asked = all_results.asked[seen.turn - 1] if seen.turn else 0
-                found.append(_Stale(seen, saves, all_results.turns - pusher.turn, asked))
-    return found
+        keep = widened(window(tool, config), view.regrets.get(tool, 0))
+        outside = [
+            _Stale(
+                seen, _size_of(view, config, seen.result), survey.turns - pusher.turn, _asked(survey, seen)
+            )
+            for seen, pusher in zip(shelf, shelf[keep:], strict=False)
+            if _large(view, survey, config, seen)
+        ]
+        again = fetched_again(view, tool, shelf) if outside else 0.0
+        found += outside if not again else [structs.replace(one, again=again) for one in outside]
+        inside += shelf[max(0, len(shelf) - keep) :] if config.superseded != "off" else ()
+    found += _outdated(view, survey, config, inside, says)
+    if config.inputs:
+        found = [structs.replace(one, given=shortened(one.seen.call)) for one in found]
+    return [one for one in found if one.saves > 0]
+
+
+def _large(view: View, survey: Survey, config: Config, seen: Seen) -> bool:
+    """Whether a result is one that may be cleared, by its size and kind."""
+    result = seen.result
+    least = config.min_bytes
+    if result.size < least and not (config.inputs and len(seen.call.input) >= least):
+        return False
+    if result.is_error or result.server or seen.turn == survey.turns:
+        return False
+    return result.raw is not None or target_of(result) not in view.cleared
+
+
+def _size_of(view: View, config: Config, result: ToolResult) -> int:
+    """Bytes that clearing takes out; a small result stays, whatever becomes of its call."""
+    if result.size < config.min_bytes:
+        return 0
+    return weight(result, view.facts.model) if result.images else result.size
+
+
+def _asked(survey: Survey, seen: Seen) -> int:
+    return survey.asked[seen.turn - 1] if seen.turn else 0
+
+
+def _outdated(
+    view: View, survey: Survey, config: Config, inside: Sequence[Seen], says: tuple[str, ...]
+) -> Iterator[_Stale]:
+    """Readings inside their windows whose file was read or written again."""
+    agent = view.facts.agent
+    readings = [
+        (seen, use)
+        for seen in inside
+        if _large(view, survey, config, seen)
+        and (use := use_of(agent, seen.call)) is not None
+        and use.does == "read"
+    ]
+    if not readings:
+        return
+    since = min(seen.turn for seen, _ in readings)
+    after = later(survey, agent, since, lambda result: stubs.is_stub(result.content, says))
+    for seen, use in readings:
+        # Who had to read a file again after changing it wants to see what stands around the change.
+        by_writes = config.superseded == "write" and not view.regrets.get(seen.call.name)
+        turn = after.outdated(seen, use, by_writes=by_writes)
+        if turn is not None:
+            yield _Stale(seen, _size_of(view, config, seen.result), survey.turns - turn, _asked(survey, seen))
 
 
 def window(tool: str, config: Config) -> int:
@@ -168,6 +244,18 @@ def _may_go(seen: Seen, needed: set[int], shown: set[Target]) -> bool:
 # -- what stands there instead -----------------------------------------------------------------------------
 
 
+def _edits(going: Sequence[_Stale], choice: Choice, scale: float) -> list[Replace]:
+    """In prompt order: the calls of a turn stand before its results, behind all that the request before had."""
+    placed: list[tuple[int, Replace]] = []
+    why, of_calls = choice.why("stale result"), choice.why("what a call of long ago was given")
+    for one in going:
+        if one.given is not None:
+            placed.append((one.asked, one.given.edit(NAME, of_calls, scale)))
+        if one.size > PLACEHOLDER_BYTES:
+            placed.append((one.seen.before, _edit(one, why, scale)))
+    return [edit for _, edit in sorted(placed, key=itemgetter(0))]
+
+
 def _edit(one: _Stale, why: str, scale: float) -> Replace:
     result = one.seen.result
     content = encoded(placeholder(one.seen.call, result))
@@ -176,7 +264,7 @@ def _edit(one: _Stale, why: str, scale: float) -> Replace:
         stage=NAME,
         reason=why,
         target=target_of(result),
-        tokens_before=round((one.saves + PLACEHOLDER_BYTES) / BYTES_PER_TOKEN * scale),
+        tokens_before=round(one.size / BYTES_PER_TOKEN * scale),
         tokens_after=round(size / BYTES_PER_TOKEN * scale),
         committed=True,
         part=ToolResult(call_id=result.call_id, content=content, size=size),

@@ -57,7 +57,8 @@ class View(Struct, frozen=True, kw_only=True):
 
     `start`: the first message that may hold parts not sent before. `regions`: those parts, by target; what is
     in neither region was sent before, or is ours. `frozen` and `announced` (field to value) come from the
-    ledger along this history. `cleared`: what earlier batches replaced by a placeholder, `breaks`: what they cost.
+    ledger along this history. `cleared`: what earlier batches replaced by a placeholder, `breaks`: what they cost,
+    `regrets`: how often a tool was asked again for what was taken out.
     `pointers`: what points the model at an earlier part, and at which, which must stay as it is. `client`: the
     conversation as the client wrote it. `respelt`: reminders that the client rendered anew, as it wrote them
     now. `fields`: the volatile fields to look for. `batch`: the first and the last part that a batch of this very
@@ -76,6 +77,7 @@ class View(Struct, frozen=True, kw_only=True):
     cleared: frozenset[Target] = frozenset()
     breaks: tuple[Break, ...] = ()
     pointers: Mapping[Target, Target] = {}
+    regrets: Mapping[str, int] = {}
     respelt: tuple[Reminder, ...] = ()
     fields: tuple[Field, ...] = ()
     batch: tuple[Target, Target] | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from msgspec import structs
 
+from proxy.agents import Agent
 from proxy.dialects.anthropic import Anthropic
 from proxy.ledger import Ledger
 from proxy.models import Models
@@ -52,6 +53,8 @@ class Work:
         self.thinks = thinks
         self.facts = facts
         self.now = 1_000.0
+        self.read = 0
+        self.agent = Agent()
         self.messages: list[Json] = []
         self.members: Json = {"tools": [READ, RUN], "system": [text("Look after the greenhouse. " * 200)]}
         self.reply = Reply(blocks=())
@@ -73,6 +76,7 @@ class Work:
             model=structs.replace(MODELS.facts("anthropic", self.model), **self.facts),
             upstream="anthropic",
             session="session",
+            agent=self.agent,
             strict=True,
         )
         return rewrite(orjson.dumps(self.body()), Anthropic(), self.policy, self.ledger, facts)
@@ -116,10 +120,12 @@ class Work:
         return self.say(result(ident, content, **members), wait=wait, answer=answer)
 
     def reads(self, count: int, *, wait: float = 10.0, size: int = 2_000) -> None:
-        """A person asks, and so many files are read one after the other."""
-        self.ask("f0", wait=wait)
-        for at in range(count):
-            self.give(lines(f"f{at}", size), f"f{at + 1}" if at + 1 < count else None, wait=wait)
+        """A person asks, and so many files are read one after the other, none that was read before."""
+        names = [f"f{self.read + at}" for at in range(count)]
+        self.read += count
+        self.ask(names[0], wait=wait)
+        for name, then in zip(names, [*names[1:], None], strict=True):
+            self.give(lines(name, size), then, wait=wait)
 
 
 def call(name: str, tool: str = "read_file") -> Call:

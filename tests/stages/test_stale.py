@@ -278,19 +278,23 @@ def test_a_stub_that_points_at_a_cleared_result_gets_its_content_back() -> None:
     assert results(work.sent[-1])[2] == lines("pump")
 
 
-def test_content_comes_back_as_often_as_it_is_asked_for() -> None:
-    """The client never sends it again: its own first copy serves each time."""
+def test_content_comes_back_when_it_is_asked_for_and_then_stays_longer() -> None:
+    """The client never sends it again: its own first copy serves each time. Having been missed, it is kept longer."""
     work = Work(Config(keep=1))
     work.ask("pump")
     work.give(lines("pump"), "fan")
     work.give(lines("fan"), "pump", wait=COLD)
     work.give("Unchanged.", "fan", wait=COLD)
     work.give("Unchanged.", "pump", wait=COLD)
-    assert shown(work) == [False, False, False, True]
+    assert shown(work) == [False, False, True, True]  # the window is two wide now: it was asked for again
     assert results(work.sent[-1])[3] == lines("fan")
-    work.give("Unchanged.", wait=COLD)
-    assert shown(work) == [False, False, False, False, True]
-    assert results(work.sent[-1])[4] == lines("pump")
+    work.give("Unchanged.", "fan", wait=COLD)
+    assert shown(work) == [False, False, True, True, True]
+    assert results(work.sent[-1])[2:] == [
+        lines("pump"),
+        lines("fan"),
+        "Unchanged.",
+    ]  # the copy at 2 still stands
 
 
 def test_a_stub_that_points_at_nothing_stays_as_it_is() -> None:
