@@ -27,7 +27,9 @@ from msgspec import Struct
 from report import Table, save
 from schedule import Course, Item, Schedule, cost, decided, hindsight, leave, rule, window
 
+from proxy.agents import Agents
 from proxy.answer import READERS
+from proxy.conversation import ToolCall, ToolResult
 from proxy.demo.client import CodingAgent, headers
 from proxy.demo.plan import TURNS, model
 from proxy.demo.running import BEGINS
@@ -39,6 +41,7 @@ from proxy.policy import load_policy
 from proxy.simulator import Answer, Clock, Exchange, Provider, Settings, models, prompt
 from proxy.sse import SseParser
 from proxy.stages import stale
+from proxy.stages.results import Seen, Survey
 
 POLICIES = ("direct", "transparent", "careful", "default", "frugal")
 LIFETIME = 300.0
@@ -141,8 +144,9 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
     body = orjson.loads(sent[-1].body)
     windows = load_policy("default").choose("anthropic", "", facts.name).stages.stale
     assert isinstance(windows, stale.Config)
-    names = {b["id"]: b["name"] for m in body["messages"] for b in _blocks(m) if b["type"] == "tool_use"}
-    shelves: dict[str, list[tuple[int, int]]] = {}
+    calls = {b["id"]: b for m in body["messages"] for b in _blocks(m) if b["type"] == "tool_use"}
+    shelves: dict[str, list[Seen]] = {}
+    places: dict[int, int] = {}
     items: list[Item] = []
     for at, position in enumerate(rows[-1]):
         arrives = next(turn for turn, end in enumerate(ends) if at < end)
@@ -151,22 +155,26 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
             items[-1] = Item(arrives, position.tokens, position.tokens, arrives + 1, alone=False)
         if position.kind == "tool_result":
             block = _block(body, position.path)
-            shelves.setdefault(names[block["tool_use_id"]], []).append((at, arrives))
+            seen = _seen(block, calls[block["tool_use_id"]], arrives)
+            shelves.setdefault(seen.call.name, []).append(seen)
+            places[id(seen.result)] = at
     left = _left_tokens(facts)
-    for tool, shelf in shelves.items():
-        keep = stale.window(tool, windows)
-        for (at, _), (_, pushed) in zip(shelf, shelf[keep:], strict=False):
-            block = _block(body, rows[-1][at].path)
-            large = len(orjson.dumps(block.get("content", ""))) >= windows.min_bytes
-            if (
-                large
-                and not block.get("is_error")
-                and not any(stale.fnmatchcase(tool, glob) for glob in windows.protect)
-            ):
-                items[at] = Item(items[at].arrives, items[at].tokens, max(0, items[at].tokens - left), pushed)
+    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, Agents.load().generic):
+        at = places[id(seen.result)]
+        items[at] = Item(items[at].arrives, items[at].tokens, max(0, items[at].tokens - left), turn)
     return Landscape(
         Course(tuple(items), len(sent), _breaks(sent, rows), facts.read, facts.write_5m),
         tuple(position.path for position in rows[-1]),
+    )
+
+
+def _seen(block: dict[str, Any], call: dict[str, Any], arrives: int) -> Seen:
+    content = orjson.dumps(block.get("content", ""))
+    result = ToolResult(
+        call_id=call["id"], content=content, is_error=bool(block.get("is_error")), size=len(content)
+    )
+    return Seen(
+        result, ToolCall(id=call["id"], name=call["name"], input=orjson.dumps(call["input"])), 0, arrives
     )
 
 

@@ -8,11 +8,12 @@ and spelling do not matter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
+from functools import cache
 from hashlib import blake2b
 
 from msgspec import Raw, Struct
 
+from ..agents import Agent, Agents
 from ..conversation import Message, Part, Reasoning, Role, ToolCall, ToolResult
 from ..dialects import DIALECTS
 from ..economics import weight
@@ -24,6 +25,7 @@ from ..policy import load_policy
 from ..rawjson import encoded
 from ..simulator import Exchange
 from ..stages import stale
+from ..stages.results import Seen, Survey
 from .path import Sent
 from .requests import Request
 
@@ -169,7 +171,7 @@ def _course(row: Row) -> Course:
 
 
 def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Results that newer ones of their tool push out of its window.
+    """Results that become stale.
 
     Where each stands, the turn in which it happens, and the bytes of what would stand there instead.
     """
@@ -179,19 +181,23 @@ def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     if not isinstance(windows, stale.Config):
         windows = stale.Config()
     calls = {cell.part.id: cell.part for cell in row.cells if isinstance(cell.part, ToolCall)}
-    shelves: dict[str, list[int]] = {}
+    shelves: dict[str, list[Seen]] = {}
+    places: dict[int, int] = {}
     for at, cell in enumerate(row.cells):
-        if isinstance(cell.part, ToolResult) and cell.part.call_id in calls:
-            shelves.setdefault(calls[cell.part.call_id].name, []).append(at)
-    for tool, shelf in shelves.items():
-        if any(fnmatchcase(tool, glob) for glob in windows.protect):
-            continue
-        for at, pusher in zip(shelf, shelf[stale.window(tool, windows) :], strict=False):
-            part = row.cells[at].part
-            assert isinstance(part, ToolResult)
-            if part.size >= windows.min_bytes and not part.is_error and not part.server:
-                left = len(encoded(stale.placeholder(calls[part.call_id], part)))
-                yield at, arrives[pusher], part.size - len(part.content or b"") + left
+        call = calls.get(cell.part.call_id) if isinstance(cell.part, ToolResult) else None
+        if isinstance(cell.part, ToolResult) and call is not None:
+            shelves.setdefault(call.name, []).append(Seen(cell.part, call, 0, arrives[at]))
+            places[id(cell.part)] = at
+    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, _agent(last.agent)):
+        part = seen.result
+        left = len(encoded(stale.placeholder(seen.call, part)))
+        yield places[id(part)], turn, part.size - len(part.content or b"") + left
+
+
+@cache
+def _agent(name: str) -> Agent:
+    agents = Agents.load()
+    return next((agent for agent in agents.known if agent.name == name), agents.generic)
 
 
 def _breaks(row: Row, tokens: Sequence[int]) -> dict[int, int]:

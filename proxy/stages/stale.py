@@ -20,6 +20,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
+from ..agents import Agent
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN, Candidate, weight
 from ..edits import Replace, Target, target_of
@@ -178,6 +179,27 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
     if config.inputs:
         found = [structs.replace(one, given=shortened(one.seen.call)) for one in found]
     return [one for one in found if one.saves > 0]
+
+
+def leaving(survey: Survey, config: Config, agent: Agent) -> Iterator[tuple[Seen, int]]:
+    """Each result of a whole history that becomes stale, and the turn in which it does. No regret widens a window."""
+    says = tuple(words.lower() for words in config.stubs)
+    after = later(survey, agent, -1, lambda result: stubs.is_stub(result.content, says))
+    for tool, shelf in survey.shelves.items():
+        if any(fnmatchcase(tool, glob) for glob in config.protect):
+            continue
+        pushers = shelf[window(tool, config) :]
+        for at, seen in enumerate(shelf):
+            result = seen.result
+            if result.size < config.min_bytes or result.is_error or result.server:
+                continue
+            turns = [pushers[at].turn] if at < len(pushers) else []
+            use = use_of(agent, seen.call) if config.superseded != "off" else None
+            if use is not None and use.does == "read":
+                turn = after.outdated(seen, use, by_writes=config.superseded == "write")
+                turns += [] if turn is None else [turn]
+            if turns:
+                yield seen, min(turns)
 
 
 def _large(view: View, survey: Survey, config: Config, seen: Seen) -> bool:
