@@ -2,7 +2,7 @@
 
     providers   the embedded provider behind each recorded request, told to take what the real one took
     path        a session played on one path: directly, or through the rewrite under a policy
-    course      the session as rows of items that only grow, for the best schedule in hindsight
+    course      the session as rows of items that only grow; best: the row of the best schedule in hindsight
     figures     what the provider counted; table: how that is shown
 
 Nothing leaves the machine, and no answer is made up that matters: the client's next request is the recorded one,
@@ -24,7 +24,8 @@ from ..gateway.console import columns
 from ..models import Models
 from ..policy import Policies, load_policy
 from ..recording import SUFFIX, RecordingError, each
-from .figures import DIRECT, Line, Step, in_hindsight, line_of, refusals, steps_of, total
+from .best import in_hindsight
+from .figures import DIRECT, Line, Step, line_of, refusals, steps_of, total
 from .path import BASE, Stage
 from .requests import requests_of
 from .table import report
@@ -101,7 +102,7 @@ def _session(file: Path, policies: Mapping[str, Policies], models: Models, *, tu
     lines = [line_of(name, path, stage.conversations) for name, path in played.items()]
     return Session(
         name=file.name.removesuffix(".gz").removesuffix(SUFFIX),
-        lines=[*lines, in_hindsight(stage.base, stage.conversations)],
+        lines=[*lines, in_hindsight(stage.base, stage.binding)],
         steps=steps_of(requests, played) if turns else [],
         notes=[
             *notes,

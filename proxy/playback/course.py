@@ -11,26 +11,23 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from ..agents import Agent, Agents
-from ..conversation import Message, Part, Reasoning, Role, ToolCall, ToolResult
+from ..conversation import NO_KEY, Conversation, Message, Part, Reasoning, Role, ToolCall, ToolResult
 from ..dialects import DIALECTS
 from ..economics import weight
 from ..errors import BodyError
 from ..hindsight import NEVER, Course, Item
-from ..identity import plainly, says
+from ..identity import chained_on, plainly, says
 from ..memo import Memo
 from ..policy import load_policy
 from ..rawjson import encoded
 from ..simulator import Exchange
 from ..stages import stale
 from ..stages.results import Seen, Survey
-from .path import Sent
+from .path import WINDOWS, Sent
 from .requests import Request
-
-WINDOWS = "default"
-"""The policy by whose windows results become stale."""
 
 _SHORT = 0.5
 """The share of the last prompt below which a read says that the cache was lost."""
@@ -70,15 +67,15 @@ def charged(sent: Sequence[Sent]) -> list[Charged]:
     ]
 
 
-def courses(requests: Sequence[Charged]) -> Iterator[tuple[Course, list[Charged]]]:
-    """Each row with its requests."""
+def courses(requests: Sequence[Charged]) -> Iterator[tuple[Course, Row]]:
+    """Each row, and how it is charged."""
     for row in rows(requests):
-        yield _course(row), row.requests
+        yield _course(row), row
 
 
 def rows(requests: Sequence[Charged]) -> list[Row]:
     """The rows of a session, in the order in which they begin."""
-    reader = _Reader()
+    reader = Reader()
     found: list[Row] = []
     for one in requests:
         cells = reader.cells(one)
@@ -110,7 +107,7 @@ def _chain(cells: Sequence[Cell]) -> list[bytes]:
     return names
 
 
-class _Reader:
+class Reader:
     """Reads bodies one after the other, and messages that are the same as in the last one only once."""
 
     def __init__(self) -> None:
@@ -119,21 +116,30 @@ class _Reader:
 
     def cells(self, one: Charged) -> list[Cell]:
         """The parts of a prompt; none where the body cannot be read."""
-        dialect = DIALECTS[one.request.incoming.dialect]
-        raws, known = self._last.get(dialect.name, ((), ()))
         try:
-            opened = dialect.open(one.body)
-            shared = 0
-            for then, now in zip(raws, opened.messages, strict=False):
-                if bytes(then) != bytes(now):
-                    break
-                shared += 1
-            conversation = dialect.read(opened, known[:shared])
+            conversation = self.read(one)
         except BodyError:
             return []
-        self._last[dialect.name] = (opened.messages, conversation.messages)
         head = [Cell(part, _name(part, "")) for part in (*conversation.tools, *conversation.system)]
         return head + [cell for message in conversation.messages for cell in self._told(message)]
+
+    def read(self, one: Charged) -> Conversation:
+        """The conversation, with keys. Raises BodyError."""
+        dialect = DIALECTS[one.request.incoming.dialect]
+        raws, known = self._last.get(dialect.name, ((), ()))
+        opened = dialect.open(one.body)
+        shared = 0
+        for then, now in zip(raws, opened.messages, strict=False):
+            if bytes(then) != bytes(now):
+                break
+            shared += 1
+        conversation = dialect.read(opened, known[:shared])
+        keyed = (
+            *known[:shared],
+            *chained_on(conversation.messages[shared:], NO_KEY, plainly, known[:shared]),
+        )
+        self._last[dialect.name] = (opened.messages, keyed)
+        return structs.replace(conversation, messages=keyed)
 
 
 def _told(message: Message) -> tuple[Cell, ...]:
@@ -180,7 +186,7 @@ def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     windows = chosen.stages.stale
     if not isinstance(windows, stale.Config):
         windows = stale.Config()
-    calls = {cell.part.id: cell.part for cell in row.cells if isinstance(cell.part, ToolCall)}
+    calls = calls_of(row)
     shelves: dict[str, list[Seen]] = {}
     places: dict[int, int] = {}
     for at, cell in enumerate(row.cells):
@@ -198,6 +204,11 @@ def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def _agent(name: str) -> Agent:
     agents = Agents.load()
     return next((agent for agent in agents.known if agent.name == name), agents.generic)
+
+
+def calls_of(row: Row) -> dict[str, ToolCall]:
+    """The calls of a row by id."""
+    return {cell.part.id: cell.part for cell in row.cells if isinstance(cell.part, ToolCall)}
 
 
 def _breaks(row: Row, tokens: Sequence[int]) -> dict[int, int]:

@@ -8,12 +8,10 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from ..hindsight import cost, hindsight, reclaimed
 from ..misses import held
 from ..modelfacts import ModelFacts
 from ..simulator import Exchange
-from .course import charged, courses
-from .path import BASE, Played, Sent, usage_of
+from .path import Played, Sent, usage_of
 from .requests import Request
 
 DIRECT = "direct"
@@ -75,16 +73,16 @@ def line_of(name: str, played: Played, conversations: Sequence[str]) -> Line:
         prompt=prompt,
         cached=round(read / prompt, 4) if prompt else 0.0,
         cost=round(sum(exchange.cost for exchange, _ in taken), 1),
-        dollars=_rounded(_added(_dollars(exchange, one.request.facts) for exchange, one in taken), 6),
+        dollars=rounded(added(dollars(exchange, one.request.facts) for exchange, one in taken), 6),
         breaks=course.breaks,
         batches=course.batches if rewrites else None,
         batches_cost=round(course.batches_cost, 1) if rewrites else None,
-        left_out=sum(_left_out(one) for _, one in taken) if rewrites else None,
+        left_out=sum(left_out(one) for _, one in taken) if rewrites else None,
         faults=sum(one.fault is not None for one in played.sent) if rewrites else None,
     )
 
 
-def _dollars(exchange: Exchange, facts: ModelFacts) -> float | None:
+def dollars(exchange: Exchange, facts: ModelFacts) -> float | None:
     """What a prompt costs; None where the price is not known."""
     price = facts.price
     if price is None:
@@ -115,7 +113,7 @@ def _breaks(sent: Sequence[Sent], conversations: Sequence[str]) -> _Breaks:
         breaks += lost > SLACK
         if cleared > 0:
             batches += 1
-            fresh = _left_out(one) - (_left_out(before) if before else 0)
+            fresh = left_out(one) - (left_out(before) if before else 0)
             dear += (facts.write_5m - facts.read) * max(0, lost - max(0, fresh))
     return _Breaks(breaks, batches, dear)
 
@@ -133,35 +131,9 @@ def _cleared(one: Sent) -> int:
     return one.report.edits.get("stale", 0) if one.report is not None else 0
 
 
-def _left_out(one: Sent) -> int:
+def left_out(one: Sent) -> int:
+    """Tokens that the rewrite left out of a request."""
     return sum(one.report.reclaimed.values()) if one.report is not None else 0
-
-
-def in_hindsight(base: Played, conversations: Sequence[str]) -> Line:
-    """The row of the best schedule: what `careful` costs, less what clearing in the best turns saves in the model.
-
-    Each stretch of the session that only grows is charged by `hindsight` with and without its best schedule; the
-    provider's own charge for the stretch is taken in the same proportion.
-    """
-    plain = line_of(BASE, base, conversations)
-    spent = dollars = left_out = 0.0
-    batches = 0
-    for course, stretch in courses(charged(base.sent)):
-        schedule = hindsight(course)
-        before = cost(course, {})
-        share = cost(course, schedule) / before if before else 1.0
-        spent += share * sum(one.exchange.cost for one in stretch)
-        dollars += share * sum(_dollars(one.exchange, one.request.facts) or 0.0 for one in stretch)
-        batches += len(schedule)
-        left_out += reclaimed(course, schedule)
-    return Line(
-        path=BASE,
-        requests=plain.requests,
-        cost=round(spent, 1),
-        dollars=None if plain.dollars is None else round(dollars, 6),
-        batches=batches,
-        left_out=round(left_out),
-    )
 
 
 def refusals(name: str, played: Played) -> list[str]:
@@ -206,25 +178,25 @@ def _sum(path: str, lines: Sequence[Line]) -> Line:
         prompt=prompt,
         cached=round(read / prompt, 4) if prompt else None,
         cost=round(sum(line.cost for line in lines), 1),
-        dollars=_rounded(_added(line.dollars for line in lines), 6),
+        dollars=rounded(added(line.dollars for line in lines), 6),
         breaks=_counted(line.breaks for line in lines),
         batches=_counted(line.batches for line in lines),
-        batches_cost=_rounded(_added(line.batches_cost for line in lines), 1),
+        batches_cost=rounded(added(line.batches_cost for line in lines), 1),
         left_out=_counted(line.left_out for line in lines),
         faults=_counted(line.faults for line in lines),
     )
 
 
-def _added(numbers: Iterable[float | None]) -> float | None:
+def added(numbers: Iterable[float | None]) -> float | None:
     """The sum; None where one is not known, or there is none."""
     known = list(numbers)
     return None if not known or None in known else sum(number for number in known if number is not None)
 
 
 def _counted(numbers: Iterable[int | None]) -> int | None:
-    found = _added(numbers)
+    found = added(numbers)
     return None if found is None else int(found)
 
 
-def _rounded(number: float | None, digits: int) -> float | None:
+def rounded(number: float | None, digits: int) -> float | None:
     return None if number is None else round(number, digits)

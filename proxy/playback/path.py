@@ -24,8 +24,8 @@ from .requests import Request
 BASE = "hindsight"
 """The row of the best schedule."""
 
-CAREFUL = "careful"
-"""The policy that it starts from, which keeps the prefix and clears nothing."""
+WINDOWS = "default"
+"""The policy that it starts from, and by whose windows results become stale."""
 
 
 _BOUND = "bound to a different conversation"
@@ -139,8 +139,16 @@ def usage_of(exchange: Exchange, facts: ModelFacts) -> Usage:
     )
 
 
+def without_clearing(policies: Policies) -> Policies:
+    """The same, but no old result is cleared."""
+    file = policies.file
+    return Policies(
+        structs.replace(file, stale="off", when=[structs.replace(one, stale=None) for one in file.when])
+    )
+
+
 class Stage:
-    """A session's requests, to be played on one path after the other. `direct` and `base` (careful) are played at once.
+    """A session's requests, to be played on one path after the other. `direct` and `base`, which clears nothing, are played at once.
 
     Where the real provider and the embedded one do not agree on a request it is counted on no path: one that was taken
     as the client sent it and is refused here, one that was answered and is refused here both as it came and repaired,
@@ -150,17 +158,17 @@ class Stage:
 
     def __init__(self, requests: Sequence[Request], models: Models, spool: Folder) -> None:
         self._requests, self._models, self._spool = requests, models, spool
-        self._binding: Binding = "error"
+        self.binding: Binding = "error"
         self._skipped: frozenset[int] = frozenset()
         self.notes: list[str] = []
-        careful = load_policy(CAREFUL)
-        self.direct, self.base = self.play(None), self.play(careful, keep=True)
+        keeping = without_clearing(load_policy(WINDOWS))
+        self.direct, self.base = self.play(None), self.play(keeping, keep=True)
         if any(_BOUND in (one.refused or "") for one in self._beyond()):
-            self._binding = "unenforced"
+            self.binding = "unenforced"
             self.notes.append(
                 "the real provider did not enforce preserved thinking, so it is not enforced here"
             )
-            self.direct, self.base = self.play(None), self.play(careful, keep=True)
+            self.direct, self.base = self.play(None), self.play(keeping, keep=True)
         beyond = self._beyond()
         if beyond:
             self._skipped = frozenset(one.request.number for one in beyond)
@@ -169,11 +177,11 @@ class Stage:
             self.notes.append(
                 f"not counted: {len(beyond)}, in which the real provider and the embedded one do not agree{why}"
             )
-            self.direct, self.base = self.play(None), self.play(careful, keep=True)
+            self.direct, self.base = self.play(None), self.play(keeping, keep=True)
 
     def play(self, policies: Policies | None, *, keep: bool = False) -> Played:
         """The session on one path; what was sent stays with it where it is to be kept."""
-        path = Path(policies, self._models, self._binding, self._spool, self._skipped)
+        path = Path(policies, self._models, self.binding, self._spool, self._skipped)
         sent = (path.play(request) for request in self._requests)
         return Played(tuple(one if keep else structs.replace(one, body=b"") for one in sent))
 

@@ -25,8 +25,8 @@ _HEAD = (
 _NOTE = (
     "cost: of all prompts, in base input tokens, and in dollars where prices are known; answers are not in it. breaks: "
     "requests that read less from the cache than it held. batches: turns in which old results were cleared, and what was "
-    "written anew for that, in base input tokens. left out: tokens, over all requests. hindsight: the best turns to "
-    "clear in, by the windows of default, for who knows how the session goes on, within a percent. All by the embedded provider's count."
+    "written anew for that, in base input tokens. left out: tokens, over all requests. hindsight: default, but "
+    "clearing in the best turns, for who knows how the session goes on. All by the embedded provider's count."
 )
 
 

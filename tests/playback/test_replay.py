@@ -54,17 +54,15 @@ def test_a_replay_costs_what_the_session_did(tmp_path: Path, name: str) -> None:
 
 
 def test_the_best_schedule_is_the_last_row(tmp_path: Path) -> None:
-    """It begins from `careful`, and costs no more; what it clears in is counted."""
+    """It is charged by the provider like all others, and no policy with these windows is cheaper."""
     recorded = played(next(iter(NAMED.values())), TURNS).recorded
     session = only(written(tmp_path, "s", recorded), "careful", "default")
     assert [one.path for one in session.lines] == ["direct", "careful", "default", "hindsight"]
     best = row(session, "hindsight")
-    assert best.batches is not None
-    assert best.batches >= 1
+    assert (best.requests, best.refused, best.batches) == (TURNS, 0, 1)
     assert best.left_out is not None
-    assert best.left_out > 10_000
-    assert best.cost < row(session, "careful").cost
-    assert best.cost <= row(session, "default").cost * 1.02
+    assert best.left_out > 100_000
+    assert best.cost <= row(session, "default").cost < row(session, "careful").cost
 
 
 def test_what_failed_live_is_charged_on_no_path(tmp_path: Path) -> None:
@@ -85,7 +83,7 @@ def test_what_the_real_provider_took_is_never_refused(tmp_path: Path) -> None:
     assert [(one.path, one.requests, one.refused) for one in session.lines] == [
         ("direct", 4, 0),
         ("default", 4, 0),
-        ("hindsight", 4, None),
+        ("hindsight", 4, 0),
     ]
     assert session.notes[0].startswith("not counted: 1, in which the real provider and the embedded one")
     signed = structs.replace(
