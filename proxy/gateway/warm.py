@@ -49,7 +49,7 @@ _DAY = 86_400.0
 
 _MOST = 64
 """Conversations that are kept warm at a time, and bytes of their requests."""
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 32 * 1024 * 1024
 
 Sleep = Callable[[float], Awaitable[None]]
 

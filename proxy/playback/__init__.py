@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
 
+from ..demo.table import Progress
 from ..errors import SettingsError
-from ..gateway.console import columns
+from ..gateway.console import columns, lively
 from ..models import Models
 from ..policy import Policies, load_policy
 from ..recording import SUFFIX, RecordingError, each
@@ -97,8 +99,11 @@ def _session(file: Path, policies: Mapping[str, Policies], models: Models, *, tu
             "holds no request with a conversation", str(file), "record a session with stet serve --record"
         )
     with TemporaryDirectory() as spool:
-        stage = Stage(requests, models, Path(spool))
+        progress = Progress(sys.stderr)
+        told = partial(progress.turn, file.name, turns=len(requests)) if lively(sys.stderr) else None
+        stage = Stage(requests, models, Path(spool), told)
         played = {DIRECT: stage.direct, **{name: stage.play(policy) for name, policy in policies.items()}}
+        progress.done()
     lines = [line_of(name, path, stage.conversations) for name, path in played.items()]
     return Session(
         name=file.name.removesuffix(".gz").removesuffix(SUFFIX),

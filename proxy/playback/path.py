@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path as Folder
 
 from msgspec import Struct, structs
@@ -156,8 +156,16 @@ class Stage:
     instead [A45].
     """
 
-    def __init__(self, requests: Sequence[Request], models: Models, spool: Folder) -> None:
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        models: Models,
+        spool: Folder,
+        told: Callable[[int], None] | None = None,
+    ) -> None:
+        """`told` hears how many requests of a path were played."""
         self._requests, self._models, self._spool = requests, models, spool
+        self._told = told
         self.binding: Binding = "error"
         self._skipped: frozenset[int] = frozenset()
         self.notes: list[str] = []
@@ -182,8 +190,13 @@ class Stage:
     def play(self, policies: Policies | None, *, keep: bool = False) -> Played:
         """The session on one path; what was sent stays with it where it is to be kept."""
         path = Path(policies, self._models, self.binding, self._spool, self._skipped)
-        sent = (path.play(request) for request in self._requests)
-        return Played(tuple(one if keep else structs.replace(one, body=b"") for one in sent))
+        sent: list[Sent] = []
+        for request in self._requests:
+            one = path.play(request)
+            sent.append(one if keep else structs.replace(one, body=b""))
+            if self._told is not None:
+                self._told(len(sent))
+        return Played(tuple(sent))
 
     @property
     def conversations(self) -> list[str]:
