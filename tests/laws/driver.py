@@ -13,6 +13,7 @@ import orjson
 from msgspec import Struct
 
 from proxy.agents import Agents
+from proxy.answer import READERS, Signed
 from proxy.errors import BodyError
 from proxy.ledger import Ledger, Ticket
 from proxy.models import Models
@@ -93,6 +94,7 @@ class Sent(Struct, kw_only=True):
     ticket: Ticket | None = None
     usage: Usage | None = None
     answers: tuple[str, ...] = ()
+    signed: tuple[Signed, ...] = ()
 
 
 class Event(Struct, frozen=True):
@@ -153,6 +155,9 @@ class Driver:
         if told.status == 200:
             heard = speaks.heard(told)
             sent.usage, sent.answers, self.content = heard.usage, heard.calls, heard.content
+            reader = READERS[speaks.name]()
+            reader.document(told.body)
+            sent.signed = reader.answer().signed
         self.events.append(Event(len(self.sent), False))
         self.sent.append(sent)
         return sent
@@ -179,7 +184,8 @@ def once(ledger: Ledger, world: World, body: bytes, facts: Facts) -> tuple[Rewri
 def settle(ledger: Ledger, sent: Sent, ticket: Ticket | None) -> None:
     """Tell a ledger how a request went."""
     if ticket is not None:
-        ledger.settle(ticket, sent.usage, sent.answers, success=sent.status == 200)
+        taken = sent.status == 200
+        ledger.settle(ticket, sent.usage, sent.answers, success=taken, signed=sent.signed)
 
 
 def run_again(
