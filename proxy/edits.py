@@ -116,9 +116,11 @@ class AddMember(Change, frozen=True, kw_only=True):
 
 
 class Sign(Change, frozen=True, kw_only=True):
-    """The target, a call or thinking, has the signature that the model gave it."""
+    """The target, a call or thinking, has the signature that the model gave it. `of`: what a call says, by which it is
+    known again in a history that goes otherwise."""
 
     signature: str
+    of: str = ""
 
 
 Edit = Sign | Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend | Unname

@@ -4,7 +4,8 @@ Models sign what they think and the calls that it leads to. Clients lose that: s
 a stand-in when a session is resumed. Then the provider refuses the request, or reads a history that it has not
 cached, and the model has forgotten what it thought. The answer was seen in passing: what came with it is remembered until it
 comes back with the next request, and put back where it is missing, to that very part: the same place in the same
-history, with the same words or the same tool. What a call was signed with when it was first sent stays with it.
+history, with the same words or the same tool. What a call was signed with when it was first sent stays with it, also
+where the history comes back otherwise, as after a resume, and the call is known by its id and its arguments.
 
     a call without its signature, or with a stand-in     its signature [A304 A305]
     thinking without its signature, word for word        its signature [A43]
@@ -26,6 +27,7 @@ from ..branch import SHORT
 from ..conversation import Message, Part, Reasoning, Role, ToolCall
 from ..edits import Edit, InsertBefore, Sign, target_of
 from ..errors import BodyError
+from ..identity import digest
 from ..rawjson import closed_object, encoded, members
 from .reasoning import wanted
 from .view import Proposal, View, causal, weight
@@ -47,6 +49,7 @@ def propose(view: View, config: Config) -> Proposal:
     edits: list[Edit] = []
     if config.signatures:
         edits += _first_signatures(view)
+        edits += _known_again(view)
         edits += _signatures(view, answer, given)
     if config.words:
         edits += _words(view, answer, given)
@@ -74,6 +77,39 @@ def _first_signatures(view: View) -> Iterator[Sign]:
     for _, part, _ in view.fresh():
         if stand_in and isinstance(part, ToolCall) and part.signature not in ("", stand_in):
             yield _sign(part, part.signature, "a call signed as first sent [A305]")
+
+
+def _known_again(view: View) -> Iterator[Sign]:
+    """Calls of a history that came back otherwise: Gemini CLI resumes with every response twice [A303].
+
+    Nothing stands before them then as it stood. Their ids and what they say tell which calls they are.
+    """
+    branch, stand_in = view.place.branch, view.rules.stand_in
+    if not stand_in or branch is None or not view.place.broke:
+        return
+    unsigned = [
+        part for _, part, _ in view.fresh() if isinstance(part, ToolCall) and part.signature in ("", stand_in)
+    ]
+    if not unsigned:
+        return
+    known: dict[str, set[str]] = {}
+    for promise in (one for group in branch.promises.values() for one in group if one.stage == NAME):
+        for edit in promise.edits:
+            if isinstance(edit, Sign) and edit.of:
+                known.setdefault(edit.of, set()).add(edit.signature)
+    for part in unsigned:
+        found = known.get(_says(part), set())
+        if len(found) == 1:  # of two calls that say the same nobody knows which one this is
+            yield _sign(part, found.pop(), "the signature of this very call [A305 F4]")
+
+
+def _says(part: Part) -> str:
+    """What a call says, by name; "" for what is none."""
+    if not isinstance(part, ToolCall):
+        return ""
+    return digest(
+        part.id.encode("utf-8", "surrogatepass"), part.name.encode("utf-8", "surrogatepass"), part.input
+    ).hex()
 
 
 def _signatures(view: View, answer: Sequence[Message], given: Sequence[Signed]) -> Iterator[Sign]:
@@ -119,6 +155,7 @@ def _sign(part: Part, signature: str, reason: str, *, required: bool = False) ->
         reason=reason,
         target=target_of(part),
         signature=signature,
+        of=_says(part),
         required=required,
         tokens_before=weight(part),
         tokens_after=weight(part),

@@ -86,8 +86,8 @@ def test_a_resumed_gemini_session_goes_on(tmp_path: Path, programs: Programs, gi
     went_well(stet)
     resumed = stet.calls[STEPS + 1]
     assert len(answers(body(resumed))) == len(calls(body(resumed)))
-    assert rewritten(stet) == [STEPS + 2]
-    assert stet.ratio > 0.88
+    assert rewritten(stet) == []
+    assert stet.ratio > 0.9
 
 
 def went_well(played: Played, steps: int = STEPS) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from proxy.simulator import divergence
@@ -57,18 +58,39 @@ def test_a_resumed_session_goes_on(name: str, *, ids: bool) -> None:
     assert mended(*resumed(once), name=name) == once
 
 
-def test_a_resumed_session_is_sent_as_it_was_before() -> None:
-    """What was sent before the session was left is sent again, to the byte, and read from the cache."""
+@pytest.mark.parametrize("stand_in", [False, True])
+def test_a_resumed_session_is_sent_as_it_was_before(*, stand_in: bool) -> None:
+    """What was sent before the session was left is sent again, to the byte, and read from the cache.
+
+    Signatures that the client has replaced by the stand-in go with the calls that they came with.
+    """
     line = Line(PRO3)
     contents = worked()
     instruction = {"systemInstruction": {"parts": [text("Be careful. " * 2_000)]}}
     before = line.rewritten(body(*contents[:5], **instruction))
     line.send(body(*contents[:5], **instruction))
-    after = line.rewritten(body(*resumed(contents), AGAIN, **instruction))
+    again = [*resumed(worked(stand_in=stand_in)), AGAIN]
+    after = line.rewritten(body(*again, **instruction))
     assert before.body[: before.body.index(b'],"tools"')] in after.body
-    line.send(body(*resumed(contents), AGAIN, **instruction))
+    line.send(body(*again, **instruction))
     first, second = line.provider.log[-2:]
     assert second.read >= first.total - 64
+
+
+def test_two_calls_that_say_the_same_are_told_apart() -> None:
+    """Without ids their place among the calls of a resumed history says which is which."""
+    line = Line(PRO3)
+    first, second = call(signed=True), {**call(), "thoughtSignature": "b3RoZXI="}
+
+    def said(*signed: Json) -> list[Json]:
+        return [ASKED, *(one for part in signed for one in (model(part), user(result(output="on"))))]
+
+    line.rewritten(body(*said(first)))
+    line.rewritten(body(*said(first, second)))
+    lost = [{**part, "thoughtSignature": SKIP[0]} for part in (first, second)]
+    sent = orjson.loads(line.rewritten(body(*resumed(said(*lost)), AGAIN)).body)
+    calls = [part for content in sent["contents"] for part in content["parts"] if "functionCall" in part]
+    assert [part["thoughtSignature"] for part in calls] == [first["thoughtSignature"], "b3RoZXI="]
 
 
 def test_a_resumed_session_that_is_resumed_again() -> None:
