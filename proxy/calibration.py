@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import OrderedDict, deque
-from operator import mul, sub
+from operator import sub
 
 from msgspec import Struct
 
@@ -98,24 +98,24 @@ def prior(model: ModelFacts) -> Fit:
 
 def learned(fit: Fit, amounts: Amounts, tokens: float, noise: float, start: Fit) -> Fit:
     """The fit after `amounts` were counted as `tokens`, give or take `noise`. `start`: the prior, for its bounds."""
-    reach = tuple(sum(map(mul, row, amounts)) for row in fit.spread)
-    wrong = tokens - sum(map(mul, fit.mean, amounts))
-    sure = sum(map(mul, amounts, reach)) + noise**2
-    far = abs(wrong) / math.sqrt(sure)
-    sure *= max(1.0, far / _FAR)
-    moved = (mean + gain * wrong / sure for mean, gain in zip(fit.mean, reach, strict=True))
+    given = [(place, amount) for place, amount in enumerate(amounts) if amount]
+    reach = [sum([row[place] * amount for place, amount in given]) for row in fit.spread]
+    wrong = tokens - sum([fit.mean[place] * amount for place, amount in given])
+    sure = sum([reach[place] * amount for place, amount in given]) + noise**2
+    sure *= max(1.0, abs(wrong) / math.sqrt(sure) / _FAR)
+    gains = [one / sure for one in reach]
     mean = tuple(
-        min(middle + 4 * off, max(middle - 4 * off, one))
-        for one, middle, off in zip(moved, start.mean, _offs(start), strict=True)
+        [
+            min(middle + 4 * off, max(middle - 4 * off, one + gain * wrong))
+            for one, gain, middle, off in zip(fit.mean, gains, start.mean, _offs(start), strict=True)
+        ]
     )
-    spread = tuple(
-        tuple(
-            value - gain * other / sure + (start.spread[place][place] * _DRIFT if place == column else 0.0)
-            for column, (value, other) in enumerate(zip(row, reach, strict=True))
-        )
-        for place, (row, gain) in enumerate(zip(fit.spread, reach, strict=True))
-    )
-    return Fit(mean, spread)
+    spread: list[Amounts] = []
+    for place, (row, gain) in enumerate(zip(fit.spread, gains, strict=True)):
+        changed = [value - gain * other for value, other in zip(row, reach, strict=True)]
+        changed[place] += start.spread[place][place] * _DRIFT
+        spread.append(tuple(changed))
+    return Fit(mean, tuple(spread))
 
 
 def _offs(start: Fit) -> tuple[float, ...]:

@@ -218,7 +218,6 @@ def _sum(many: Iterable[Amounts]) -> Amounts:
 
 
 def _part(part: Part, sight: Sight) -> Amounts:
-    raw = bytes(part.raw or part.base or b"")
     match part:
         case Text(text=text) | Reminder(text=text):
             return _words(TEXT, text.encode("utf-8", "surrogatepass"))
@@ -229,15 +228,19 @@ def _part(part: Part, sight: Sight) -> Amounts:
             content = part.content or b""
             return _media(RESULTS, content, part.images, sight) if part.images else _words(RESULTS, content)
         case Image():
-            return _media(OTHER, raw, 1, sight)
+            return _media(OTHER, _raw(part), 1, sight)
         case Reasoning():
-            return _thinking(part, raw)
+            return _thinking(part, _raw(part))
         case ToolDefinition():
-            return NOTHING if part.deferred else _words(TOOLS, raw)
+            return NOTHING if part.deferred else _words(TOOLS, _raw(part))
         case Opaque():
-            return _words(OTHER, raw)
+            return _words(OTHER, _raw(part))
         case _:
             assert_never(part)
+
+
+def _raw(part: Part) -> bytes:
+    return bytes(part.raw or part.base or b"")
 
 
 def _front_part(part: Part) -> Amounts:
