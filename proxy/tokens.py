@@ -142,26 +142,28 @@ def _weighed(raw: bytes) -> Weighed:
         raw = _ESCAPED.sub(b"\xe0", _ESCAPED_TWO.sub(b"\xc0", raw)) if b"\\u" in raw else raw
         raw = raw.replace(b"\\n", b"\n").replace(b'\\"', b'"').replace(b"\\\\", b"\\")
     classes = raw.translate(_WORD_CLASSES)
-    count = classes.count
-    small, capitals, digits, marks = count(b"a"), count(b"A"), count(b"0"), count(b".")
-    words, lines = count(b" a") + count(b" A"), count(b"\n")
-    total = len(raw)
-    if total > 64 and (words + lines) * 25 < total and marks * 12 < total and small + capitals + digits > 0:
-        bare = small + capitals + digits
-        if digits * 12 > total and (small + capitals) * 6 > total and bare * 10 > total * 9:
-            # Letters and digits without words: base64, or in one case hex.
-            return Weighed((0.72 if capitals else 0.59) * total, 0.0, 0.0)
-    numbers = count(b" 0") + count(b".0") + count(b"a0")
-    dense = (
-        0.33 * marks
-        + 0.94 * (count(b"a.") + count(b" .") + count(b"0."))
-        + digits / 3  # three to a token
-        + 0.45 * numbers
-    )
-    plain = 0.92 * words + 0.61 * count(b"aA") + 0.27 * capitals + 0.02 * small + 0.6 * lines
-    wide = 1.1 * count(b"W") + 0.41 * count(b"w")
+    count, total = classes.count, len(raw)
+    capitals, digits, marks = count(b"A"), count(b"0"), count(b".")
+    words, lines = count(b" a"), count(b"\n")
+    small = count(b"a")
+    camels = 0
+    if capitals:  # most texts lack something, and what is not there need not be counted
+        words += count(b" A")
+        camels = count(b"aA")
+    if digits * 12 > total > 64 and _is_digest(total, small + capitals, digits, words + lines):
+        return Weighed((0.72 if capitals else 0.59) * total, 0.0, 0.0)
+    dense = 0.33 * marks + 0.94 * (count(b"a.") + count(b" ."))
+    if digits:  # three to a token
+        dense += digits / 3 + 0.45 * (count(b" 0") + count(b".0") + count(b"a0")) + 0.94 * count(b"0.")
+    plain = 0.92 * words + 0.61 * camels + 0.27 * capitals + 0.02 * small + 0.6 * lines
+    wide = 0.0 if raw.isascii() else 1.1 * count(b"W") + 0.41 * count(b"w")
     found = dense + plain + wide
     return Weighed(max(1.0, found) if raw else 0.0, dense, wide)
+
+
+def _is_digest(total: int, letters: int, digits: int, breaks: int) -> bool:
+    """Letters and digits without words: base64, or in one case hex."""
+    return breaks * 25 < total and letters * 6 > total and (letters + digits) * 10 > total * 9
 
 
 # --- the vocabulary -----------------------------------------------------------------------------------------------
