@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from .answer import Signed
 from .conversation import Key, Message, Part
 from .counting import Amounts
-from .edits import Edit, Target
+from .edits import Edit, InsertAfter, InsertBefore, Replace, Target
 from .usage import Usage
 
 SHORT = 8
@@ -103,7 +103,8 @@ class Frontier(Struct, frozen=True, kw_only=True):
 class Branch(Struct, frozen=True, kw_only=True):
     """One line of a conversation as last sent; see the module's prose.
 
-    `turns`: requests sent; `made`: promises ever made; `answers`: ids the last answer carried, as the relay saw them, `signed`: what it gave to come back; `answered`: an
+    `turns`: requests sent; `made`: promises ever made; `bulk`: bytes that those which stand put into prompts;
+    `answers`: ids the last answer carried, as the relay saw them, `signed`: what it gave to come back; `answered`: an
     answer to the last request was seen; `rewritten`: content was ever sent otherwise than the client wrote
     it; `policy`: digest of the policy it is pinned to; `alone`: nothing new is done to it any more.
     """
@@ -117,6 +118,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     turns: int = 0
     made: int = 0
     promises: Mapping[Key, tuple[Promise, ...]] = {}
+    bulk: int = 0
     frozen: Frozen = Frozen()
     frontiers: tuple[Frontier, ...] = ()
     answers: tuple[str, ...] = ()
@@ -158,6 +160,16 @@ def shared(mine: bytes, theirs: bytes) -> int:
         else:
             high = middle
     return low
+
+
+def bulk(promises: Iterable[Promise]) -> int:
+    """Bytes of what these promises put into prompts: whole outputs and images may be among it."""
+    return sum(
+        edit.part.size
+        for promise in promises
+        for edit in promise.edits
+        if isinstance(edit, Replace | InsertBefore | InsertAfter)
+    )
 
 
 def extended(

@@ -92,10 +92,14 @@ class Reminder(Piece, frozen=True, kw_only=True):
 
 
 class Image(Piece, frozen=True, kw_only=True):
-    """An image or document. `media_type` as declared, `data_bytes` its length as sent (base64)."""
+    """An image or document. `media_type` as declared, `data_bytes` its length as sent (base64).
+
+    `data`: the image that leaves instead of the one in `base`, as base64; "" in the client's.
+    """
 
     media_type: str
     data_bytes: int
+    data: str = ""
 
 
 class ToolCall(Piece, frozen=True, kw_only=True):

@@ -53,6 +53,17 @@ def image_size(data: bytes) -> Size | None:
     return size if size[0] > 0 and size[1] > 0 else None
 
 
+def media_type(data: bytes) -> str | None:
+    """What a file is by its first bytes; None where that is none of PNG, JPEG, GIF and WebP."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+
+
 def _be(data: bytes, start: int, length: int) -> int:
     return int.from_bytes(data[start : start + length], "big")
 

@@ -25,6 +25,7 @@ from .branch import (
     Promise,
     PromiseId,
     along,
+    bulk,
     extended,
     shared,
     without,
@@ -236,6 +237,7 @@ class Ledger:
         promises, added = extended(along(held, commit.keys) if fresh else held, commit.promises, made)
         number = self._counter = self._counter + 1
         branch_id = self._name(commit, number, known) if before is None or fresh else before.id
+        new = (p for group in promises.values() for p in group) if fresh else added
         known[branch_id] = branch = Branch(
             id=branch_id,
             root=commit.root,
@@ -246,6 +248,7 @@ class Ledger:
             turns=(before.turns if before else 0) + 1,
             made=made + len(added),
             promises=promises,
+            bulk=bulk(new) + (before.bulk if before is not None and not fresh else 0),
             frozen=commit.frozen,
             frontiers=before.frontiers if before else (),
             answers=(),
@@ -415,7 +418,7 @@ class Ledger:
     def _weigh(self, branch: Branch) -> None:
         """Note what a branch takes, as the one used last."""
         self._unweigh(branch.id)
-        size = len(branch.keys) + PROMISE_BYTES * len(branch.promises)
+        size = len(branch.keys) + PROMISE_BYTES * len(branch.promises) + branch.bulk
         self._weights[branch.id] = (branch.root, size)
         self._branch_bytes += size
 

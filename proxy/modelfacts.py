@@ -155,6 +155,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Does every image cost about that much, whatever its size? Else by its patches [A38]."""
     image_long_edge: int = 1568
     """Pixels of the longer side to which the provider scales an image down before counting [A38]."""
+    image_checked: bool = False
+    """Is a request refused with an image that is no image, not of its type, or beyond the following [A37]?"""
     image_max_count: int = 100
     """Images in one request, history and tool results included [A37]."""
     image_max_bytes: int = 5_242_880

@@ -101,6 +101,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     image_tokens: Tokens | None = None
     image_flat: bool | None = None
     image_long_edge: Annotated[int, Meta(ge=1)] | None = None
+    image_checked: bool | None = None
     image_max_count: Annotated[int, Meta(ge=0)] | None = None
     image_max_bytes: Annotated[int, Meta(ge=1)] | None = None
     image_max_side: Annotated[int, Meta(ge=1)] | None = None

@@ -48,6 +48,7 @@ def test_a_model_behind_its_vendor_has_the_vendors_facts(models: Models) -> None
         tool_id_max=128,
         image_tokens=4784,
         image_long_edge=2576,
+        image_checked=True,
         image_max_count=600,
         image_max_bytes=10 * 1024 * 1024,
     )

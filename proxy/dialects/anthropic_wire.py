@@ -22,6 +22,7 @@ from ..conversation import (
     ToolDefinition,
     ToolResult,
 )
+from ..inline import Inline, base_of
 from ..rawjson import closed_array, closed_object, encoded, is_string, members
 
 
@@ -89,11 +90,10 @@ def _text_members(raw: Raw | bytes) -> list[tuple[str, Raw | bytes]]:
 
 def _base_members(part: Part, own: dict[str, bytes | None]) -> list[tuple[str, Raw | bytes]]:
     """What of the bytes the part started from still holds: all members if it is the same kind of block."""
-    if part.base is None:
+    base = base_of(part.base, Inline(part.media_type, part.data)) if isinstance(part, Image) else part.base
+    if base is None:
         return []
-    pairs: list[tuple[str, Raw | bytes]] = (
-        _text_members(part.base) if is_string(part.base) else [*members(part.base)]
-    )
+    pairs: list[tuple[str, Raw | bytes]] = _text_members(base) if is_string(base) else [*members(base)]
     kind = next((bytes(raw) for name, raw in pairs if name == "type"), None)
     return pairs if "type" not in own or kind == own["type"] else []
 

@@ -26,6 +26,7 @@ from ..conversation import (
     ToolDefinition,
     ToolResult,
 )
+from ..inline import Inline, base_of
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
 from .chat_calls import is_legacy, origin_of, written_call, written_function, written_result
 from .chat_marks import ABSENT, Pairs, put, put_mark, says_nothing
@@ -207,7 +208,12 @@ def _block(part: Part) -> Raw | bytes:
         case Image() | Opaque() | Reasoning() | ToolDefinition():
             if part.raw is not None:
                 return part.raw
-            pairs: Pairs = [*members(part.base)] if part.base is not None else []
+            base = (
+                base_of(part.base, Inline(part.media_type, part.data))
+                if isinstance(part, Image)
+                else part.base
+            )
+            pairs: Pairs = [*members(base)] if base is not None else []
             put_mark(pairs, part.mark)
             return closed_object(pairs)
         case ToolCall() | ToolResult():

@@ -23,6 +23,7 @@ from ..conversation import (
     ToolDefinition,
     ToolResult,
 )
+from ..inline import Inline, with_inline
 from ..rawjson import closed_object, encoded, is_string, members
 from .gemini_pairing import inward, outward
 
@@ -216,6 +217,8 @@ def written_part(part: Part) -> Raw | bytes:
             name, value = "functionCall", _written_call(part, _inner(base, "functionCall"))
         case ToolResult():
             name, value = "functionResponse", _written_result(part, _inner(base, "functionResponse"))
+        case Image(media_type=kind, data=data) if data and part.base is not None:
+            return with_inline(part.base, Inline(kind, data))
         case Image() | Reasoning() | ToolDefinition() | Opaque():
             return closed_object(base)
         case _:

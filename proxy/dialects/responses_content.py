@@ -27,6 +27,7 @@ from ..conversation import (
     ToolResult,
 )
 from ..errors import BodyError
+from ..inline import Inline, base_of
 from ..rawjson import closed_array, closed_object, encoded, is_array, is_string, items, members
 from .chat_marks import ABSENT, Pairs, put, put_mark
 
@@ -176,7 +177,12 @@ def _written(part: Part, role: Role) -> Raw | bytes:
         case Image() | Opaque():
             if part.raw is not None:
                 return part.raw
-            pairs: Pairs = [*members(part.base)] if part.base is not None else []
+            base = (
+                base_of(part.base, Inline(part.media_type, part.data))
+                if isinstance(part, Image)
+                else part.base
+            )
+            pairs: Pairs = [*members(base)] if base is not None else []
             put_mark(pairs, part.mark, (MARK,))
             return closed_object(pairs)
         case ToolCall() | ToolResult() | Reasoning() | ToolDefinition():

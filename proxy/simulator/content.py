@@ -148,7 +148,7 @@ def _bytes(request: Request, path: str, source: Json) -> None:
     except (binascii.Error, ValueError):
         refuse(f"{path}.source.base64.data: Invalid base64 data")
     shown = tokens.media_type(tokens.decoded(source))
-    if shown is None:
+    if shown is None or not min(tokens.dimensions(tokens.decoded(source))):
         refuse(f"{path}.source.base64.data: Could not process image")
     if shown != source["media_type"]:
         refuse(

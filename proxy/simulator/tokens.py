@@ -45,6 +45,20 @@ def decoded(source: dict[str, Any]) -> bytes:
         return b""
 
 
+def _webp(raw: bytes) -> tuple[int, int]:
+    match raw[12:16]:
+        case b"VP8X":
+            return int.from_bytes(raw[24:27], "little") + 1, int.from_bytes(raw[27:30], "little") + 1
+        case b"VP8L":
+            (bits,) = struct.unpack("<I", raw[21:25])
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            width, height = struct.unpack("<HH", raw[26:30])
+            return width & 0x3FFF, height & 0x3FFF
+        case _:
+            return 0, 0
+
+
 def dimensions(raw: bytes) -> tuple[int, int]:
     """Width and height in pixels of a png, gif, jpeg or webp header; zeros where unreadable."""
     try:
@@ -52,8 +66,8 @@ def dimensions(raw: bytes) -> tuple[int, int]:
             return struct.unpack(">II", raw[16:24])
         if raw[:6] in (b"GIF87a", b"GIF89a"):
             return struct.unpack("<HH", raw[6:10])
-        if raw[:4] == b"RIFF" and raw[8:16] == b"WEBPVP8X":
-            return int.from_bytes(raw[24:27], "little") + 1, int.from_bytes(raw[27:30], "little") + 1
+        if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
+            return _webp(raw)
         if raw[:3] == b"\xff\xd8\xff":
             return _jpeg(raw)
     except struct.error:

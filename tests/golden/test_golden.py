@@ -10,7 +10,7 @@ from msgspec import structs
 
 from proxy.agents import Agents
 from proxy.answer import Signed
-from proxy.conversation import Conversation, Message, Opaque, Part, ToolCall, ToolResult
+from proxy.conversation import Conversation, Image, Message, Opaque, Part, ToolCall, ToolResult
 from proxy.dialects import DIALECTS
 from proxy.errors import BodyError
 from proxy.explain import explain
@@ -30,7 +30,12 @@ AGENTS = Agents.load()
 STAGES = HERE / "stages"
 SPOOL = Spool(key=b"golden", directory="/home/me/.local/state/stet/spool", url="http://127.0.0.1:8787")
 
-SELDOM = {ToolCall: ("kind", "signature"), ToolResult: ("kind", "name"), Opaque: ("unsaid",)}
+SELDOM = {
+    ToolCall: ("kind", "signature"),
+    ToolResult: ("kind", "name"),
+    Opaque: ("unsaid",),
+    Image: ("data",),
+}
 """Members that not every format has: listed where they say something."""
 
 
