@@ -95,6 +95,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     volatile: list[VolatileRule] = []
     ranges: list[RangeRule] = []
     files: list[FileRule] = []
+    todos: list[str] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -162,6 +163,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     fields: tuple[Field, ...] = ()
     ranges: tuple[Range, ...] = ()
     files: tuple[Files, ...] = ()
+    todos: tuple[str, ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
@@ -248,6 +250,7 @@ class Agents:
                 fields=merged(agent.fields, generic.fields),
                 ranges=(*agent.ranges, *generic.ranges),
                 files=(*agent.files, *generic.files),
+                todos=(*agent.todos, *generic.todos),
             )
             for agent in compiled
             if agent.name != "generic"
@@ -322,6 +325,7 @@ def compile_agent(document: Document) -> Agent:
             )
             for at, rule in enumerate(file.files)
         ),
+        todos=tuple(file.todos),
     )
 
 

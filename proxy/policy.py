@@ -23,7 +23,9 @@ from .stages import (
     alternate,
     balance,
     breakpoints,
+    budget,
     cache_key,
+    compact,
     dedupe,
     encoding,
     externalize,
@@ -59,6 +61,8 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     externalize: externalize.Config | Off | None = None
     dedupe: dedupe.Config | Off | None = None
     stale: stale.Config | Off | None = None
+    compact: compact.Config | Off | None = None
+    budget: budget.Config | Off | None = None
     cache_key: cache_key.Config | Off | None = None
     breakpoints: breakpoints.Config | Off | None = None
 

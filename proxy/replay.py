@@ -60,7 +60,11 @@ def replay(passage: Passage) -> Replayed:
         edits=(*edits, *applied),
         announced={name: value for promise in stand for name, value in promise.announces},
         cleared=frozenset(
-            edit.target for promise in stand if promise.stage == STALE for edit in promise.edits
+            edit.target
+            for promise in stand
+            if promise.broke is not None
+            for edit in promise.edits
+            if isinstance(edit, Replace)
         ),
         breaks=tuple(promise.broke for promise in stand if promise.broke is not None),
         pointers=pointers(stand),

@@ -12,7 +12,9 @@ from . import (
     alternate,
     balance,
     breakpoints,
+    budget,
     cache_key,
+    compact,
     dedupe,
     encoding,
     externalize,
@@ -28,7 +30,6 @@ from . import (
 )
 from .view import Facts, Proposal, Region, Stage, View
 
-# Room: inject behind relocate; compact and budget behind stale.
 ORDER: tuple[Stage[Any], ...] = (
     encoding,
     normalize,
@@ -44,6 +45,8 @@ ORDER: tuple[Stage[Any], ...] = (
     externalize,
     dedupe,
     stale,
+    compact,
+    budget,
     cache_key,
     breakpoints,
 )

@@ -157,12 +157,12 @@ def _obstacle(view: View, *, forced: bool, keep_thinking: bool) -> Obstacle | No
         isinstance(part, ToolResult) for message in asked for part in message.parts
     ):
         return Obstacle("signed thinking stands behind it, and the open tool round must keep its own")
-    if not forced and not any(_speaks(view, message) for message in asked):
+    if not forced and not any(speaks(view, message) for message in asked):
         return Obstacle("signed thinking stands behind it: waits for a message of a person")
     return None
 
 
-def _speaks(view: View, message: Message) -> bool:
+def speaks(view: View, message: Message) -> bool:
     """Whether a person says something new in this message; what a harness puts in is a `Reminder`."""
     return message.role is Role.USER and any(
         isinstance(part, Text) and part.text.strip() != "" and view.region(part) is Region.NEW

@@ -274,22 +274,23 @@ def _edits(going: Sequence[_Stale], choice: Choice, scale: float) -> list[Replac
         if one.given is not None:
             placed.append((one.asked, one.given.edit(NAME, of_calls, scale)))
         if one.size > PLACEHOLDER_BYTES:
-            placed.append((one.seen.before, _edit(one, why, scale)))
+            placed.append((one.seen.before, cleared(one.seen, one.size, why, NAME, scale)))
     return [edit for _, edit in sorted(placed, key=itemgetter(0))]
 
 
-def _edit(one: _Stale, why: str, scale: float) -> Replace:
-    result = one.seen.result
-    content = encoded(placeholder(one.seen.call, result))
-    size = result.size - len(result.content or b"") + len(content)
+def cleared(seen: Seen, size: int, why: str, stage: str, scale: float) -> Replace:
+    """The placeholder in place of a result of `size` bytes (an image by its tokens), as part of a batch."""
+    result = seen.result
+    content = encoded(placeholder(seen.call, result))
+    left = result.size - len(result.content or b"") + len(content)
     return Replace(
-        stage=NAME,
+        stage=stage,
         reason=why,
         target=target_of(result),
-        tokens_before=round(one.size / BYTES_PER_TOKEN * scale),
-        tokens_after=round(size / BYTES_PER_TOKEN * scale),
+        tokens_before=round(size / BYTES_PER_TOKEN * scale),
+        tokens_after=round(left / BYTES_PER_TOKEN * scale),
         committed=True,
-        part=ToolResult(call_id=result.call_id, content=content, size=size),
+        part=ToolResult(call_id=result.call_id, content=content, size=left),
     )
 
 

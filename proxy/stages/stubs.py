@@ -8,6 +8,7 @@ model reads, is told to look at a placeholder, and reads again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from ..conversation import ToolResult
 from ..economics import BYTES_PER_TOKEN
@@ -45,6 +46,20 @@ def relied_on(survey: Survey, says: Sequence[str]) -> set[int]:
             )
             needed.update(id(seen.result) for seen in chain[: last + 1])
     return needed
+
+
+def meant(survey: Survey, says: Sequence[str], stubs: Collection[int]) -> set[int]:
+    """`id()` of the results that these stubs (by `id()` of theirs) mean: the newest that says something."""
+    found: set[int] = set()
+    for shelf in survey.shelves.values():
+        for at, seen in enumerate(shelf):
+            if id(seen.result) in stubs and is_stub(seen.result.content, says):
+                chain = _chain(shelf[:at], seen)
+                found.update(
+                    id(one.result)
+                    for one in islice((o for o in chain if not is_stub(o.result.content, says)), 1)
+                )
+    return found
 
 
 def restored(view: View, survey: Survey, says: Sequence[str]) -> list[Replace]:

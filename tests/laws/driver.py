@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from proxy.agents import Agents
 from proxy.answer import READERS, Signed
@@ -25,6 +26,10 @@ from proxy.spool import Spool
 from proxy.stages import Facts
 from proxy.usage import Usage
 from tests.laws.wires import WIRES, Wire
+
+NARROW = str(Path(__file__).with_name("narrow.yaml"))
+WINDOW = 4_000
+"""Tokens that a model takes as far as the rewrite knows, under that policy."""
 
 SPOOL = Spool(key=b"greenhouse", directory="/var/spool/stet", url="http://127.0.0.1:8787")
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
@@ -118,10 +123,11 @@ class Driver:
     def facts(self, now: float, session: str, model: str, *, full: bool = False) -> Facts:
         """What the world says about a request; `full`: nothing more can be put into the spool."""
         headers = {"user-agent": "claude-cli/2.1.114"} if self.world.agent == "claude-code" else {}
+        known = models().facts(self.upstream, model, self.world.wire)
         return Facts(
             now=now,
             tenant=b"tenant",
-            model=models().facts(self.upstream, model, self.world.wire),
+            model=structs.replace(known, window=WINDOW) if self.world.policy == NARROW else known,
             upstream=self.upstream,
             session=session,
             agent=agents().of(headers),

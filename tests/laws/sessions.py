@@ -11,7 +11,7 @@ from proxy.simulator import Call, Say
 from proxy.simulator.reply import Block
 
 from tests.laws.client import INPUTS, TOOLS, WORDS, Client, Shown, blocks, image, result, text
-from tests.laws.driver import Driver, Sent, World
+from tests.laws.driver import NARROW, Driver, Sent, World
 from tests.laws.spelling import PLAIN, Num, Style
 from tests.laws.wires import WIRES
 
@@ -169,7 +169,7 @@ def worlds(wire: str) -> st.SearchStrategy[World]:
     return st.builds(
         lambda place, **members: World(upstream=place[0], model=place[1], **members),
         st.sampled_from(places),
-        policy=st.sampled_from(("careful", "default", "frugal", EAGER, EAGER)),
+        policy=st.sampled_from(("careful", "default", "frugal", EAGER, NARROW)),
         agent=st.sampled_from(("", "claude-code")),
         thinks=st.booleans(),
         wire=st.just(wire),

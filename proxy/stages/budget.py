@@ -1,0 +1,239 @@
+"""The last resort before the provider refuses: old tool output leaves, by what can be missed best.
+
+Nothing happens while the prompt and the room for the answer fit the window. Where they do not, old results become
+placeholders, those that are out of date first and then the largest; where that is not enough and the policy allows it,
+old calls leave together with their results. What people said, the newest turns, errors, calls without a result and all
+reminders stay. As much more leaves as makes it worth breaking the cache once.
+
+A single new output that would fill the window by itself is cut on arrival: its beginning, its end, and what looks like
+errors stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..branch import Break, Promise
+from ..conversation import Message, Part, Reasoning, Role, ToolResult
+from ..economics import BYTES_PER_TOKEN, Candidate, best, weight
+from ..edits import Edit, Held, Remove, Replace, target_of
+from ..rawjson import closed_array, encoded, is_string, items
+from . import compact, stale, stubs
+from .batch import batch, terms_of
+from .contents import text_block, text_of
+from .excerpt import excerpt
+from .files import later, use_of
+from .paying import short
+from .results import Seen, Survey, survey
+from .room import room
+from .view import NOTHING, Proposal, Region, View, causal
+
+NAME = "budget"
+
+MORE = 0.1
+"""Share of the window that a batch takes out beyond what is needed, where there is so much."""
+
+SHARE = 0.5
+"""Share of the window that one output may take."""
+
+# The model reads this. Changing a word invalidates the caches of prompts sent from then on with another one.
+NOTE = (
+    "[Note on this output ({lines} lines, {size} bytes): it is too long for this conversation, so {what} left out here; the end "
+    "follows below.{errors} Ask for a smaller part of it if you need more.]"
+)
+ERRORS = " Lines left out that look like errors, with their numbers:\n{lines}\n"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`fill`: the share of the window that prompt and answer may take; `keep`: the newest turns of the model whose
+    results stay; `pairs`: old calls may leave with their results; `result_bytes`: the largest output that is not cut,
+    0: half of the window. `protect`: globs of tools whose results stay."""
+
+    fill: Annotated[float, Meta(gt=0, le=1)] = 0.95
+    keep: Annotated[int, Meta(ge=1, le=1000)] = 3
+    pairs: bool = True
+    result_bytes: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    protect: tuple[str, ...] = ()
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """What is cut on arrival, and at most one batch."""
+    cut = causal(NAME, [*_cut(view, config)])
+    if cut.promises:
+        return cut  # what it leaves is counted with the next request, or refused as it would have been
+    model = view.facts.model
+    at = terms_of(view)
+    unit = at.scale / BYTES_PER_TOKEN
+    seen = survey(view)
+    limit = config.fill * model.window - room(view.conversation, model.window)
+    over = seen.total * unit - limit
+    if over <= 0:
+        return NOTHING
+    going, saved = _chosen(view, config, seen, (over + MORE * model.window) / unit)
+    if saved * unit < over:
+        reason = (
+            f"{short(over)} tokens too many for the window, and {short(saved * unit)} that may be left out"
+        )
+        held = Held(
+            stage=NAME, reason=reason, targets=len(going), breaks_tokens=0, saves_tokens=round(saved * unit)
+        )
+        return Proposal(held=(held,))
+    edits = [*_edits(view, going, at.scale)]
+    first = min(one.seen.before for one in going)
+    found = best([Candidate(first * unit, saved * unit, 0)], at)
+    broke = Break(seen.turns, found.cost if found is not None else 0.0, saved * unit)
+    made = batch(view, NAME, edits, broke, forced=True)
+    if isinstance(made, Promise):
+        return Proposal(promises=(made,))
+    held = Held(
+        stage=NAME, reason=made.reason, targets=len(going), breaks_tokens=0, saves_tokens=round(saved * unit)
+    )
+    return Proposal(held=(held,))
+
+
+class _Going(Struct, frozen=True):
+    """A result that becomes a placeholder, or leaves with its call; `saves` bytes."""
+
+    seen: Seen
+    saves: int
+    pair: bool = False
+
+
+def _chosen(view: View, config: Config, survey: Survey, wanted: float) -> tuple[list[_Going], int]:
+    """What goes, until `wanted` bytes are saved: in the order in which it can be missed."""
+    chosen: list[_Going] = []
+    saved = 0
+    placed: set[int] = set()
+    for one in [*_results(view, config, survey), *(_pairs(view, config, survey) if config.pairs else ())]:
+        if saved >= wanted:
+            break
+        if one.pair and id(one.seen.result) in placed:
+            chosen = [other for other in chosen if other.seen is not one.seen]
+            saved -= max(0, weight(one.seen.result, view.facts.model) - stale.PLACEHOLDER_BYTES)
+        placed.add(id(one.seen.result))
+        chosen.append(one)
+        saved += one.saves
+    return chosen, saved
+
+
+def _old(view: View, config: Config, survey: Survey) -> Iterator[Seen]:
+    """Results of old turns that nothing rests on."""
+    needed = stubs.relied_on(survey, compact.STUBS)
+    shown = {to for pointer, to in view.pointers.items() if pointer not in view.cleared}
+    for tool, shelf in survey.shelves.items():
+        if any(fnmatchcase(tool, glob) for glob in config.protect):
+            continue
+        for seen in shelf:
+            result = seen.result
+            if seen.turn > survey.turns - config.keep or result.is_error or result.server:
+                continue
+            if id(result) not in needed and target_of(result) not in shown:
+                yield seen
+
+
+def _results(view: View, config: Config, survey: Survey) -> list[_Going]:
+    """Old results: those whose file was read or written again first, then by size."""
+    agent = view.facts.agent
+    after = later(survey, agent, -1, lambda _: False)
+    ranked: list[tuple[bool, int, int, _Going]] = []
+    for seen in _old(view, config, survey):
+        saves = weight(seen.result, view.facts.model) - stale.PLACEHOLDER_BYTES
+        needed = seen.result.content is None or b'"tool_reference"' in seen.result.content  # [A29]
+        gone = seen.result.raw is None and target_of(seen.result) in view.cleared
+        if saves <= 0 or needed or gone:
+            continue
+        use = use_of(agent, seen.call)
+        read = use is not None and use.does == "read"
+        outdated = read and use is not None and after.outdated(seen, use, by_writes=True) is not None
+        ranked.append((not outdated, -saves, seen.before, _Going(seen, saves)))
+    return [one for *_, one in sorted(ranked, key=lambda entry: entry[:3])]
+
+
+def _pairs(view: View, config: Config, survey: Survey) -> list[_Going]:
+    """Old calls with their results, the largest first; signed calls bind their turn together [A304]."""
+    model = view.facts.model
+    found = [
+        _Going(seen, weight(seen.result, model) + weight(seen.call, model), pair=True)
+        for seen in _old(view, config, survey)
+        if not seen.call.signature and not seen.call.server
+        if b'"tool_reference"' not in (seen.result.content or b"")
+    ]
+    return sorted(found, key=lambda one: (-one.saves, one.seen.before))
+
+
+def _edits(view: View, going: Sequence[_Going], scale: float) -> Iterator[Edit]:
+    """In prompt order, as a walk over the conversation finds their targets."""
+    results = {id(one.seen.result): one for one in going}
+    calls = {id(one.seen.call) for one in going if one.pair}
+    for message in view.conversation.messages:
+        for part in message.parts:
+            one = results.get(id(part))
+            if id(part) in calls or (one is not None and one.pair):
+                yield _removal(part, scale)
+            elif one is not None:
+                yield stale.cleared(
+                    one.seen, one.saves + stale.PLACEHOLDER_BYTES, "the window is full", NAME, scale
+                )
+            elif isinstance(part, Reasoning) and _is_left_alone(message, calls):
+                yield _removal(part, scale)
+
+
+def _is_left_alone(message: Message, calls: set[int]) -> bool:
+    """Whether nothing but reasoning is left of an answer: none may end with it [A44]."""
+    said = [part for part in message.parts if not isinstance(part, Reasoning)]
+    return message.role is Role.ASSISTANT and bool(said) and all(id(part) in calls for part in said)
+
+
+def _removal(part: Part, scale: float) -> Remove:
+    return Remove(
+        stage=NAME,
+        reason="the window is full: an old call leaves with its result",
+        target=target_of(part),
+        tokens_before=round(part.size / BYTES_PER_TOKEN * scale),
+        committed=True,
+    )
+
+
+# -- on arrival ---------------------------------------------------------------------------------------------
+
+
+def _cut(view: View, config: Config) -> Iterator[Edit]:
+    """New outputs that are too long, cut. The limit is in bytes, so that it is the same in every turn."""
+    most = config.result_bytes or round(SHARE * view.facts.model.window * BYTES_PER_TOKEN)
+    for _, part, region in view.fresh():
+        if region is not Region.NEW or not isinstance(part, ToolResult) or part.server or part.images:
+            continue
+        text = text_of(part.content) if part.content is not None and len(part.content) > most else None
+        kept = excerpt(text, most // 4, most // 4, most // 8) if text is not None else None
+        if kept is None or part.content is None:
+            continue
+        what = (
+            "the middle is"
+            if kept.cut
+            else f"lines {kept.first} to {kept.last} are"
+            if kept.first < kept.last
+            else f"line {kept.first} is"
+        )
+        lines = "\n".join(f"{number}: {line}" for number, line in kept.errors)
+        note = NOTE.format(
+            lines=kept.lines, size=kept.size, what=what, errors=ERRORS.format(lines=lines) if lines else ""
+        )
+        short_text = "\n".join(piece for piece in (kept.head, note, kept.tail) if piece)
+        content = (
+            encoded(short_text)
+            if is_string(part.content)
+            else closed_array([text_block(short_text, items(part.content))])
+        )
+        size = part.size - len(part.content) + len(content)
+        yield Replace(
+            stage=NAME,
+            reason=f"an output of {kept.size} bytes, more than the window has room for",
+            target=target_of(part),
+            tokens_before=part.size // BYTES_PER_TOKEN,
+            tokens_after=size // BYTES_PER_TOKEN,
+            part=ToolResult(call_id=part.call_id, content=content, is_error=part.is_error, size=size),
+        )

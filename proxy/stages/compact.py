@@ -1,0 +1,236 @@
+"""A long history becomes a summary, when the window is nearly full and a person begins something new.
+
+What stays as it is: tools and system, all before the first answer (the goal), and the newest turns of people with what
+came of them. What stands between is left out, and one assistant message says what it came to (see `summary`). Of the
+reminders in it the newest of each kind stays where it stands, for it may limit what the agent may do; so do system
+messages, and what later calls rest on.
+
+A compaction breaks the cache once, so it must be worth it: it waits for a message of a person with no call open, and
+where tools, system and what has to stay are above the mark by themselves it does nothing and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..branch import Break, Promise
+from ..conversation import (
+    Conversation,
+    Message,
+    Opaque,
+    Part,
+    Reminder,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from ..economics import BYTES_PER_TOKEN, Candidate, best, size_of, weight
+from ..edits import Edit, Held, InsertAfter, Remove, target_of
+from .batch import batch, speaks, tail, terms_of
+from .paying import short
+from .results import survey
+from .room import room
+from .stale import Config as Stale
+from .stubs import meant
+from .summary import summary
+from .view import NOTHING, Proposal, View
+
+NAME = "compact"
+
+STUBS = tuple(words.lower() for words in Stale().stubs)
+"""What a result says that means an earlier one."""
+
+WORTH = 0.1
+"""Share of the window that a compaction must give back at least: else every message of a person would bring one."""
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`high_water`: the share of the window above which a history is compacted; `target`: the share it should come down
+    to: as many of the newest turns of people stay whole as fit below it, at least `keep`, the newest one included."""
+
+    high_water: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    target: Annotated[float, Meta(gt=0, le=1)] = 0.4
+    keep: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class _Plan(Struct, frozen=True):
+    """Messages `first` to `cut` are to go; `before`: bytes that stand before them."""
+
+    first: int
+    cut: int
+    before: int
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """One compaction, or why there is none."""
+    conversation, model = view.conversation, view.facts.model
+    at = terms_of(view)
+    unit = at.scale / BYTES_PER_TOKEN
+    sizes = [size_of(message, model) for message in conversation.messages]
+    head = sum(weight(part, model) for part in (*conversation.tools, *conversation.system))
+    total = (head + sum(sizes)) * unit
+    mark = min(config.high_water * model.window, model.window - room(conversation, model.window))
+    if total <= mark or not any(speaks(view, message) for message in tail(conversation)):
+        return NOTHING
+    plan = _plan(conversation, sizes, head, config, config.target * model.window / unit)
+    leaving = [*_leaving(view, plan)] if plan is not None else []
+    gone = sum(weight(part, model) for part in leaving)
+    if plan is None or gone < WORTH * model.window / unit:
+        fixed = (head + sum(sizes) - gone) * unit
+        reason = (
+            f"the prompt of {short(total)} tokens is above the mark of {short(mark)}, and {short(fixed)} of it (tools, system, "
+            "the first message and the newest turn) have to stay"
+        )
+        return _held(reason, 0, 0.0)
+    going = conversation.messages[plan.first : plan.cut]
+    if _is_open(going, conversation.messages[plan.cut :]):
+        return _held("a call is still open", len(going), gone * unit)
+    edits = [*_edits(view, plan, leaving, unit)]
+    found = best([Candidate(plan.before * unit, gone * unit, 0)], at)
+    broke = Break(_turns(conversation), found.cost if found is not None else 0.0, gone * unit)
+    made = batch(view, NAME, edits, broke, forced=True)
+    if isinstance(made, Promise):
+        return Proposal(promises=(made,))
+    return _held(made.reason, len(going), gone * unit)
+
+
+def _held(reason: str, targets: int, saves: float) -> Proposal:
+    return Proposal(
+        held=(Held(stage=NAME, reason=reason, targets=targets, breaks_tokens=0, saves_tokens=round(saves)),)
+    )
+
+
+def _turns(conversation: Conversation) -> int:
+    """Turns of the model so far."""
+    messages = conversation.messages
+    return sum(
+        message.role is Role.ASSISTANT and (not at or messages[at - 1].role is not Role.ASSISTANT)
+        for at, message in enumerate(messages)
+    )
+
+
+def _plan(
+    conversation: Conversation, sizes: list[int], head: int, config: Config, target: float
+) -> _Plan | None:
+    """What goes: from the first answer up to a message of a person. None where there is nothing between them."""
+    messages = conversation.messages
+    first = next((at for at, message in enumerate(messages) if message.role is Role.ASSISTANT), len(messages))
+    people = [
+        at for at in range(first + 1, len(messages)) if _is_person(messages[at]) and _begins(messages, at)
+    ]
+    if len(people) < config.keep:
+        return None
+    before = head + sum(sizes[:first])
+    cut = people[-config.keep]
+    for earlier in reversed(people[: -config.keep]):
+        if before + sum(sizes[earlier:]) > target:
+            break
+        cut = earlier
+    return _Plan(first, cut, before)
+
+
+def _is_person(message: Message) -> bool:
+    return (
+        message.written
+        and message.role is Role.USER
+        and any(isinstance(part, Text) and part.text.strip() for part in message.parts)
+    )
+
+
+def _begins(messages: tuple[Message, ...], at: int) -> bool:
+    """Whether a turn of a person begins here: no result of a call before it stands in it or directly before it."""
+    return not any(isinstance(part, ToolResult) for part in messages[at].parts) and (
+        messages[at - 1].role not in (Role.USER, Role.TOOL) or not messages[at - 1].written
+    )
+
+
+def _is_open(going: tuple[Message, ...], staying: tuple[Message, ...]) -> bool:
+    """Whether a call that goes has no result there, or its result stays."""
+    answered = {result.call_id for message in going for result, _ in message.tally.results}
+    called = {call.id for message in going for call in message.tally.calls if not call.server}
+    later = {call.id for message in staying for call in message.tally.calls}
+    stays = {result.call_id for message in staying for result, _ in message.tally.results} - later
+    return bool(called - answered or stays & called)
+
+
+def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Iterator[Edit]:
+    """The removals, and the summary behind what stands before them."""
+    messages = view.conversation.messages
+    going = messages[plan.first : plan.cut]
+    original = _original(view, plan)
+    count = len(original)
+    text = summary(original, view.facts.agent, count)
+    goal = next(part for message in reversed(messages[: plan.first]) for part in reversed(message.parts))
+    why = f"the window is nearly full: {count} messages become a summary"
+    yield InsertAfter(
+        stage=NAME,
+        reason=why,
+        target=target_of(goal),
+        part=Text(text=text, size=len(text.encode())),
+        role=Role.ASSISTANT,
+        tokens_after=round(len(text.encode()) * unit),
+        committed=True,
+    )
+    for part in leaving:
+        yield Remove(
+            stage=NAME,
+            reason=why,
+            target=target_of(part),
+            tokens_before=round(weight(part, view.facts.model) * unit),
+            committed=True,
+        )
+
+
+def _leaving(view: View, plan: _Plan) -> Iterator[Part]:
+    """The parts that leave. What a provider or a harness put between the turns stays, and what stays rests on."""
+    going, staying = view.conversation.messages[plan.first : plan.cut], view.conversation.messages[plan.cut :]
+    newest: dict[str, Reminder] = {}
+    needed = _rested_on(view, going, staying)
+    for message in going:
+        for part in message.parts:
+            if isinstance(part, Reminder) and part.source is Source.REMINDER:
+                newest[part.name] = part
+            elif isinstance(part, ToolResult) and b'"tool_reference"' in (part.content or b""):
+                needed.add(part.call_id)  # it brings the definitions of tools [A29]
+    limits = {id(part) for part in newest.values()}
+    for message in going:
+        if message.role in (Role.SYSTEM, Role.META):
+            continue
+        for part in message.parts:
+            stays = (
+                id(part) in limits
+                or (isinstance(part, ToolCall) and part.id in needed)
+                or (isinstance(part, ToolResult) and part.call_id in needed)
+                or (isinstance(part, Opaque) and "compaction" in part.kind)
+            )
+            if not stays:
+                yield part
+
+
+def _rested_on(view: View, going: Sequence[Message], staying: Sequence[Message]) -> set[str]:
+    """Ids of calls whose results a pointer or a stub means that stays."""
+    results = [result for message in staying for result, _ in message.tally.results]
+    pointed = {to for pointer in map(target_of, results) if (to := view.pointers.get(pointer)) is not None}
+    said = meant(survey(view), STUBS, {id(result) for result in results})
+    return {
+        result.call_id
+        for message in going
+        for result, _ in message.tally.results
+        if target_of(result) in pointed or id(result) in said
+    }
+
+
+def _original(view: View, plan: _Plan) -> list[Message]:
+    """The stretch as the client wrote it, what earlier batches took out of it included."""
+    messages = view.conversation.messages
+    begin = next((message.index for message in messages[plan.first :] if message.index >= 0), 0)
+    end = next((message.index for message in messages[plan.cut :] if message.index >= 0), 0)
+    answer = next(
+        (at for at, message in enumerate(view.client.messages) if message.role is Role.ASSISTANT), begin
+    )
+    return list(view.client.messages[min(begin, answer) : end])
