@@ -39,7 +39,7 @@ def test_transparent_runs_no_stage() -> None:
 def test_careful_removes_nothing() -> None:
     """`careful` has every stage but those that take something out of what the model reads."""
     chosen = load_policy("careful").choose("anthropic", "", "claude-sonnet-4-5")
-    removing = ("noise", "externalize", "dedupe", "stale")
+    removing = ("noise", "externalize", "dedupe", "stale", "compact", "budget")
     assert all((chosen.config(stage) is None) == (stage in removing) for stage in STAGES)
 
 

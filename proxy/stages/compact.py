@@ -30,8 +30,8 @@ from ..conversation import (
     ToolResult,
 )
 from ..economics import BYTES_PER_TOKEN, Candidate, best, size_of, weight
-from ..edits import Edit, Held, InsertAfter, Remove, target_of
-from .batch import batch, speaks, tail, terms_of
+from ..edits import Edit, Held, InsertAfter, Move, Remove, target_of
+from .batch import batch, speaks, tail, terms_of, theirs
 from .paying import short
 from .results import survey
 from .room import room
@@ -91,6 +91,8 @@ def propose(view: View, config: Config) -> Proposal:
     if _is_open(going, conversation.messages[plan.cut :]):
         return _held("a call is still open", len(going), gone * unit)
     edits = [*_edits(view, plan, leaving, unit)]
+    if not edits:
+        return NOTHING
     found = best([Candidate(plan.before * unit, gone * unit, 0)], at)
     broke = Break(_turns(conversation), found.cost if found is not None else 0.0, gone * unit)
     made = batch(view, NAME, edits, broke, forced=True)
@@ -161,12 +163,13 @@ def _is_open(going: tuple[Message, ...], staying: tuple[Message, ...]) -> bool:
 def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Iterator[Edit]:
     """The removals, and the summary behind what stands before them."""
     messages = view.conversation.messages
-    going = messages[plan.first : plan.cut]
     original = _original(view, plan)
     count = len(original)
     text = summary(original, view.facts.agent, count)
-    goal = next(part for message in reversed(messages[: plan.first]) for part in reversed(message.parts))
+    goal = _goal(messages[: plan.first])
     why = f"the window is nearly full: {count} messages become a summary"
+    if goal is None:
+        return
     yield InsertAfter(
         stage=NAME,
         reason=why,
@@ -184,6 +187,32 @@ def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Ite
             tokens_before=round(weight(part, view.facts.model) * unit),
             committed=True,
         )
+    if view.facts.model.merge_same_role:
+        yield from _joined(messages, plan, {id(part) for part in leaving}, why)
+
+
+def _goal(messages: Sequence[Message]) -> Part | None:
+    """The last part before the first answer that a client sends again: blank ones come and go."""
+    return next(
+        (
+            part
+            for message in reversed(messages)
+            for part in reversed(message.parts)
+            if not part.nth and theirs(part)
+        ),
+        None,
+    )
+
+
+def _joined(messages: Sequence[Message], plan: _Plan, leaving: set[int], why: str) -> Iterator[Move]:
+    """Where turns must alternate, what a harness said to the user's side goes to the turn that stays."""
+    to = next(target_of(part) for part in messages[plan.cut].parts if not part.nth)
+    for message in messages[plan.first : plan.cut]:
+        if message.role is not Role.USER or any(isinstance(part, ToolResult) for part in message.parts):
+            continue
+        for part in message.parts:
+            if id(part) not in leaving:
+                yield Move(stage=NAME, reason=why, target=target_of(part), to=to, before=True, committed=True)
 
 
 def _leaving(view: View, plan: _Plan) -> Iterator[Part]:

@@ -1,0 +1,155 @@
+"""A history that nears the end of its window: what becomes of it, and what stays."""
+
+from typing import Any
+
+import pytest
+
+from proxy.agents import Agents
+from proxy.policy import Policy, Stages
+from proxy.simulator import Call, Say
+from proxy.stages import balance, breakpoints, compact, reasoning, stale
+from proxy.stages.summary import OPENING
+
+from tests.simulator.bodies import READ, RUN, result
+from tests.stages.clearing import OPUS, Json, Work, lines
+
+WINDOW = 30_000
+TODO = {"name": "TodoWrite", "description": "Write the list.", "input_schema": {"type": "object"}}
+
+
+class Long(Work):
+    """A session in a small window, under a policy that compacts."""
+
+    def __init__(self, *, window: int = WINDOW, **members: Any) -> None:
+        config = {name: members.pop(name) for name in ("high_water", "target", "keep") if name in members}
+        super().__init__(stale.Config(keep=10_000), window=window, **members)
+        self.agent = Agents.load().generic
+        self.members["tools"] = [READ, RUN, TODO]
+        self.policy = Policy(
+            name="test",
+            stages=Stages(
+                balance=balance.Config(),
+                reasoning=reasoning.Config(),
+                compact=compact.Config(**config),
+                breakpoints=breakpoints.Config(),
+            ),
+        )
+
+    def does(self, tool: str, given: Json, came: str, **members: Any) -> None:
+        """One call and its result, in a turn of its own; a person asks for it."""
+        self.say(f"Do {tool}.", answer=(Call(tool, given),))
+        self.say(
+            result(self.messages[-1]["content"][-1]["id"], came, **members), answer=(Say(f"Did {tool}."),)
+        )
+
+    @property
+    def held(self) -> list[str]:
+        return [held.reason for held in self.last.held]
+
+
+def said(body: Json, role: str) -> list[str]:
+    """All texts of one side."""
+    found = []
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found += [block["text"] for block in blocks if message["role"] == role and block["type"] == "text"]
+    return found
+
+
+def summary(body: Json) -> str:
+    """The summary in a body."""
+    return next(text for text in said(body, "assistant") if text.startswith(OPENING[:30]))
+
+
+def filled(work: Long, size: int = 1_200, times: int = 8) -> None:
+    """Files are read until the window is nearly full."""
+    for at in range(times):
+        work.does("read_file", {"path": f"f{at}.py"}, lines(f"f{at}", size))
+
+
+@pytest.mark.parametrize(("model", "thinks"), [("claude-opus-5", False), (OPUS, True)])
+def test_a_session_goes_on_past_its_window(model: str, thinks: bool) -> None:
+    """Prompts stay below the window, the goal is in each of them, and the provider takes every request."""
+    work = Long(model=model, thinks=thinks)
+    work.say("The fan in bay 3 is loud. Never touch bay 1.")
+    for at in range(30):
+        work.does("read_file", {"path": f"f{at}.py"}, lines(f"f{at}", 900))
+    sizes = [exchange.total for exchange in work.provider.log]
+    assert sum(sizes) > 10 * WINDOW
+    assert max(sizes) < WINDOW
+    assert all(said(body, "user")[0] == "The fan in bay 3 is loud. Never touch bay 1." for body in work.sent)
+    assert len({summary(body) for body in work.sent[40:]}) > 1
+
+
+def test_what_was_sent_behind_a_compaction_stands() -> None:
+    """Between two compactions the prompt only grows."""
+    work = Long()
+    work.say("Look after the fan.")
+    filled(work, times=14)
+    shrunk = 0
+    for before, after in zip(work.sent, work.sent[1:], strict=False):
+        then, now = before["messages"], after["messages"]
+        if len(now) > len(then):
+            assert [_bare(m) for m in now[: len(then)]] == [_bare(m) for m in then]
+        else:
+            shrunk += 1
+    assert shrunk in (1, 2)
+
+
+def _bare(message: Json) -> Any:
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [{k: v for k, v in block.items() if k != "cache_control"} for block in blocks]
+
+
+def test_the_summary_tells_open_and_finished_tasks_files_and_errors_apart() -> None:
+    """By the newest list of tasks: what was finished does not come back as open."""
+    work = Long()
+    work.say("Mend pump and fan.")
+    first = [
+        {"content": "mend the pump", "status": "pending"},
+        {"content": "mend the fan", "status": "pending"},
+    ]
+    work.does("TodoWrite", {"todos": first}, "ok")
+    work.does("run", {"cmd": "make pump"}, "error: no rule to make pump", is_error=True)
+    work.does("run", {"cmd": "make fan"}, "error: no rule to make fan", is_error=True)
+    work.does("run", {"cmd": "make pump"}, "done")
+    second = [first[0] | {"status": "completed"}, first[1]]
+    work.does("TodoWrite", {"todos": second}, "ok")
+    filled(work)
+    told = summary(work.sent[-1])
+    sections = {part.splitlines()[0]: part.splitlines()[1:] for part in told.split("\n\n")[1:]}
+    assert sections["Done:"] == ["- mend the pump"]
+    assert sections["Still open:"] == ["- mend the fan"]
+    assert sections["Failed, and not seen to succeed since:"] == ["- make fan: error: no rule to make fan"]
+    assert "- f0.py" in sections["Files read:"]
+    assert "Do TodoWrite." in "\n".join(
+        sections["What the user asked since the first message, oldest first:"]
+    )
+
+
+def test_where_nothing_that_may_go_helps_it_says_so_and_does_nothing() -> None:
+    """Tools and system alone above the mark: each turn would compact, and none would help."""
+    work = Long(window=8_000)
+    work.members["system"] = "rule. " * 6_000
+    work.say("Hello.")
+    work.say("Go on.")
+    assert [edit for edit in work.last.edits if edit.stage == "compact"] == []
+    [reason] = work.held
+    assert reason.startswith("the prompt of ")
+    assert "is above the mark of 6400" in reason
+
+
+def test_it_waits_for_a_message_of_a_person() -> None:
+    """In the middle of a task the model would plan all over again."""
+    work = Long()
+    work.say("Read everything.")
+    work.ask("f0")
+    for at in range(9):
+        work.give(lines(f"f{at}", 1_500), f"f{at + 1}")
+    assert not any(edit.stage == "compact" for edit in work.last.edits)
+    work.give(lines("f9", 10))
+    work.say("Good. And now?")
+    assert any(edit.stage == "compact" for edit in work.last.edits)
+    assert said(work.sent[-1], "user") == ["Read everything.", "Good. And now?"]
