@@ -79,7 +79,10 @@ class InsertAfter(Change, frozen=True, kw_only=True):
 
 
 class Remove(Change, frozen=True, kw_only=True):
-    """The target leaves."""
+    """The target leaves; with `blanks`, so does what says nothing where no more is left of its message: clients put blank
+    parts in and take them out again."""
+
+    blanks: bool = False
 
 
 class Move(Change, frozen=True, kw_only=True):
@@ -294,8 +297,10 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901, PLR0912  one c
         case InsertAfter(part=part):
             further = bench.further(edit.stage, edit.target)
             bench.insert(_made(edit, part), place, parts, at + further)
-        case Remove():
+        case Remove(blanks=blanks):
             del parts[at]
+            if blanks and all(part.nth for part in parts):
+                parts.clear()
         case Move(to=to, before=before):
             return _move(bench, (parts, at), edit, to, before=before)
         case PlaceMark(mark=mark):

@@ -169,23 +169,32 @@ def _edits(view: View, going: Sequence[_Going], scale: float) -> Iterator[Edit]:
     """In prompt order, as a walk over the conversation finds their targets."""
     results = {id(one.seen.result): one for one in going}
     calls = {id(one.seen.call) for one in going if one.pair}
-    for message in view.conversation.messages:
+    idle = _idle(view.conversation.messages, calls) if calls else set()
+    for part in (part for message in view.conversation.messages for part in message.parts):
+        one = results.get(id(part))
+        if id(part) in calls or id(part) in idle or (one is not None and one.pair):
+            yield _removal(part, scale)
+        elif one is not None:
+            size = one.saves + stale.PLACEHOLDER_BYTES
+            yield stale.cleared(one.seen, size, "the window is full", NAME, scale)
+
+
+def _idle(messages: Sequence[Message], calls: set[int]) -> set[int]:
+    """`id()` of reasoning that would lead to nothing, or end an answer, once these calls are gone [A44 A202]."""
+    found: set[int] = set()
+    waiting: list[int] = []
+    for message in messages:
+        if message.role is not Role.ASSISTANT:
+            found.update(waiting if message.written else ())
+            waiting = [] if message.written else waiting
+            continue
         for part in message.parts:
-            one = results.get(id(part))
-            if id(part) in calls or (one is not None and one.pair):
-                yield _removal(part, scale)
-            elif one is not None:
-                yield stale.cleared(
-                    one.seen, one.saves + stale.PLACEHOLDER_BYTES, "the window is full", NAME, scale
-                )
-            elif isinstance(part, Reasoning) and _is_left_alone(message, calls):
-                yield _removal(part, scale)
-
-
-def _is_left_alone(message: Message, calls: set[int]) -> bool:
-    """Whether nothing but reasoning is left of an answer: none may end with it [A44]."""
-    said = [part for part in message.parts if not isinstance(part, Reasoning)]
-    return message.role is Role.ASSISTANT and bool(said) and all(id(part) in calls for part in said)
+            if isinstance(part, Reasoning):
+                waiting.append(id(part))
+            else:
+                found.update(waiting if id(part) in calls else ())
+                waiting = []
+    return found
 
 
 def _removal(part: Part, scale: float) -> Remove:
@@ -195,6 +204,7 @@ def _removal(part: Part, scale: float) -> Remove:
         target=target_of(part),
         tokens_before=round(part.size / BYTES_PER_TOKEN * scale),
         committed=True,
+        blanks=True,
     )
 
 

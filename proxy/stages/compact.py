@@ -33,6 +33,7 @@ from ..economics import BYTES_PER_TOKEN, Candidate, best, size_of, weight
 from ..edits import Edit, Held, InsertAfter, Move, Remove, target_of
 from .batch import batch, speaks, tail, terms_of, theirs
 from .paying import short
+from .reasoning import demanded, stand_in
 from .results import survey
 from .room import room
 from .stale import Config as Stale
@@ -170,6 +171,15 @@ def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Ite
     why = f"the window is nearly full: {count} messages become a summary"
     if goal is None:
         return
+    if demanded(view, calls=False):
+        yield InsertAfter(
+            stage=NAME,
+            reason=why,
+            target=target_of(goal),
+            part=stand_in(view),
+            role=Role.ASSISTANT,
+            committed=True,
+        )
     yield InsertAfter(
         stage=NAME,
         reason=why,
@@ -186,6 +196,7 @@ def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Ite
             target=target_of(part),
             tokens_before=round(weight(part, view.facts.model) * unit),
             committed=True,
+            blanks=True,
         )
     if view.facts.model.merge_same_role:
         yield from _joined(messages, plan, {id(part) for part in leaving}, why)

@@ -115,23 +115,31 @@ def _bound(part: Reasoning) -> Remove:
 
 def wanted(view: View, message: Message) -> bool:
     """Whether the upstream refuses this answer for the reasoning that it has lost [A400 A410 F9]."""
+    if message.role is not Role.ASSISTANT or not message.parts or message.index < 0:
+        return False
+    if any(isinstance(part, Reasoning) for part in message.parts):
+        return False
+    return demanded(view, calls=any(isinstance(part, ToolCall) for part in message.parts))
+
+
+def demanded(view: View, *, calls: bool) -> bool:
+    """Whether the upstream wants reasoning in an answer, one with `calls` or one without."""
     conversation, model = view.conversation, view.facts.model
     if model.reasoning != "required" or not view.rules.lost_reasoning:
         return False
     if conversation.thinking in ("none", "thinking disabled"):
         return False
-    if message.role is not Role.ASSISTANT or not message.parts or message.index < 0:
-        return False
-    if any(isinstance(part, Reasoning) for part in message.parts):
-        return False
-    if model.reasoning_turns == "calls":
-        return any(isinstance(part, ToolCall) for part in message.parts)
-    return bool(conversation.tools)
+    return calls if model.reasoning_turns == "calls" else bool(conversation.tools)
+
+
+def stand_in(view: View) -> Reasoning:
+    """What stands for reasoning that is not there."""
+    stands = view.rules.lost_reasoning
+    return Reasoning(raw=Raw(stands), signature="", size=len(stands))
 
 
 def _lost(view: View) -> Iterator[Edit]:
     """A constant where an answer has lost its reasoning and the upstream wants it back [A400 A410 F9]."""
-    stands = view.rules.lost_reasoning
     # A client may take reasoning out of what was sent with it: then the request is refused for an old answer.
     for message in filter(lambda message: wanted(view, message), view.conversation.messages):
         first = message.parts[0]
@@ -139,9 +147,9 @@ def _lost(view: View) -> Iterator[Edit]:
             stage=NAME,
             reason="reasoning the upstream wants back",
             target=target_of(first),
-            part=Reasoning(raw=Raw(stands), signature="", size=len(stands)),
+            part=stand_in(view),
             required=True,
-            tokens_after=len(stands) // 4,
+            tokens_after=len(view.rules.lost_reasoning) // 4,
         )
 
 
