@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cases.bodies import (
+    READ,
     Proxy,
     assistant,
     body,
@@ -116,3 +117,116 @@ def test_a_stub_that_comes_too_late_is_given_its_content(stub, eager):
         request = turns(request, assistant("Fine."), user("Go on."))
         kept = said(eager.send(request))
         assert kept["D"] == PUMP
+
+
+# -- the end of the window -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A proxy with a policy of so many words before a model with a window of so many tokens."""
+
+    def made(policy, window):
+        (tmp_path / "small.yaml").write_text(policy)
+        return Proxy(tmp_path / "small.yaml", window=window)
+
+    return made
+
+
+def texts(message):
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [block["text"] for block in blocks if block["type"] == "text"]
+
+
+@case("B35")
+def test_tools_and_system_above_the_mark_are_said_once_and_nothing_is_done(small):
+    """It can never help: the request leaves as it came, and what was held names both sizes, in each turn alike."""
+    proxy = small("extends: careful\nbreakpoints: off\ncompact: {high_water: 0.5}\n", 8_000)
+    talk = [user("Hello."), assistant("Hello."), user("Go on.")]
+    for _ in range(2):
+        asked = body(*talk, system="rule. " * 6000)
+        made = proxy.send(asked)
+        assert bytes_of(asked) == made.body
+        [held] = made.held
+        assert "is above the mark of 4000" in held.reason
+        assert "have to stay" in held.reason
+        talk += [assistant("Done."), user("And now?")]
+
+
+@case("B39")
+def test_after_a_compaction_the_goal_stands_and_what_is_done_is_not_open(small):
+    """First and last words of the person are whole, and of two lists of tasks the newest is told."""
+    proxy = small("extends: careful\ncompact: {high_water: 0.5, target: 0.3}\n", 2_400)
+    todo = {"name": "todo", "description": "Write the list.", "input_schema": {"type": "object"}}
+    talk = [
+        user("Goal: quiet fan in bay 3. Never touch bay 1."),
+        assistant(call("t1", "todo", op="write")),
+        user(result("t1", "pump: open; fan: open")),
+        assistant(call("t2", path="src/pump.py")),
+        user(result("t2", "x = 1\n" * 900)),
+        assistant(call("t3", "todo", op="write")),
+        user(result("t3", "pump: done; fan: open")),
+        assistant("Pump is done."),
+        user("Good. Go on with the fan only."),
+    ]
+    made = proxy.send(body(*talk, tools=[READ, todo]))
+    messages = sent(made)["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert texts(messages[0]) == ["Goal: quiet fan in bay 3. Never touch bay 1."]
+    assert texts(messages[-1]) == ["Good. Go on with the fan only."]
+    [told] = texts(messages[1])
+    assert "- pump: done; fan: open" in told
+    assert "pump: open" not in told
+    assert complaint(made.body) is None
+
+
+@case("B95")
+def test_no_call_is_written_out_for_the_model_to_imitate(small):
+    """A summary names files and outcomes, never a tool with its arguments; calls that stay are calls."""
+    proxy = small("extends: careful\ncompact: {high_water: 0.3, target: 0.2}\n", 2_400)
+    talk = [user("Check all bays.")]
+    for at in range(10):
+        talk += [assistant(call(f"t{at}", path=f"bay{at}")), user(result(f"t{at}", "ok\n" * 80))]
+    talk += [assistant("All are fine."), user("Once more, bay 3.")]
+    made = proxy.send(body(*talk))
+    told = [words for message in sent(made)["messages"] for words in texts(message)]
+    assert any("- bay9" in words for words in told)
+    assert not any("read_file" in words or '"path"' in words for words in told)
+    assert complaint(made.body) is None
+
+
+@case("B96")
+def test_a_cut_takes_old_output_first_and_leaves_a_mode_where_it_is(small):
+    """Read-only mode is what the agent may do: the reminder is the same bytes at the same place."""
+    proxy = small("extends: careful\nbreakpoints: off\nbudget: {fill: 0.6, keep: 1}\n", 2_400)
+    limit = {"type": "text", "text": "<reminder>Read-only mode: no edits.</reminder>"}
+    last = {"role": "user", "content": [limit, {"type": "text", "text": "Show me the plan."}]}
+    talk = [
+        user("Plan the change."),
+        assistant(call("A", path="src/pump.py")),
+        user(result("A", "row\n" * 1_500)),
+        assistant("Plan ready."),
+        last,
+    ]
+    made = proxy.send(body(*talk))
+    messages = sent(made)["messages"]
+    assert messages[-1] == last
+    assert said(made)["A"].startswith(NOTE)
+    assert complaint(made.body) is None
+
+
+@case("B37")
+def test_an_output_longer_than_the_window_is_cut_and_stays_as_it_was_cut(small):
+    """Head and tail stay, the note says how much is gone, and the next request has the same bytes."""
+    proxy = small("extends: careful\nbreakpoints: off\nbudget: {result_bytes: 65536}\n", 200_000)
+    talk = [user("Show the build log."), assistant(call("c1", path="log"))]
+    log = "begin\n" + "step ok\n" * 262_144 + "end"
+    talk.append(user(result("c1", log)))
+    first = said(proxy.send(body(*talk)))["c1"]
+    assert len(first.encode()) <= 65_536
+    assert first.startswith("begin\n")
+    assert first.endswith("step ok\nend")
+    assert f"{len(log)} bytes" in first
+    talk += [assistant("It is fine."), user("Thanks.")]
+    assert said(proxy.send(body(*talk)))["c1"] == first

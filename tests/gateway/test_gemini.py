@@ -219,7 +219,9 @@ def test_a_request_with_an_explicit_cache_passes() -> None:
 
 def test_a_signature_that_a_client_drops_from_a_stream_goes_back() -> None:
     """Seen in passing in the answer's events, put back into the next request and all that follow."""
-    provider = GeminiProvider(script=Agent([(Read("/a"),)] * 3 + [()], closing="Done."))
+    provider = GeminiProvider(
+        script=Agent([(Read("/a"),), (Read("/b"),), (Read("/c"),), ()], closing="Done.")
+    )
     contents: list[Json] = [user(text("Look around."))]
     given: list[str] = []
 
@@ -250,7 +252,9 @@ def test_a_signature_that_a_client_drops_from_a_stream_goes_back() -> None:
 
 def test_a_session_reads_from_the_cache_and_says_why_it_does_not() -> None:
     """Turn by turn the prefix is found; where the client masks its own old output, the log says that it did."""
-    provider = GeminiProvider(script=Agent([(Read("/a"),)] * 3 + [()], closing="Done."))
+    provider = GeminiProvider(
+        script=Agent([(Read("/a"),), (Read("/b"),), (Read("/c"),), ()], closing="Done.")
+    )
     contents: list[Json] = [user(text("Look around."))]
 
     async def ask(service: Service) -> list[Json]:
