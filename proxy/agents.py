@@ -96,6 +96,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ranges: list[RangeRule] = []
     files: list[FileRule] = []
     todos: list[str] = []
+    outside: list[str] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -164,6 +165,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] = ()
     files: tuple[Files, ...] = ()
     todos: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
@@ -251,6 +253,7 @@ class Agents:
                 ranges=(*agent.ranges, *generic.ranges),
                 files=(*agent.files, *generic.files),
                 todos=(*agent.todos, *generic.todos),
+                outside=(*agent.outside, *generic.outside),
             )
             for agent in compiled
             if agent.name != "generic"
@@ -326,6 +329,7 @@ def compile_agent(document: Document) -> Agent:
             for at, rule in enumerate(file.files)
         ),
         todos=tuple(file.todos),
+        outside=tuple(file.outside),
     )
 
 

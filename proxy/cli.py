@@ -25,6 +25,7 @@ from .agents import Agents
 from .dialects import DIALECTS, likely
 from .errors import SettingsError, StetError
 from .explain import explain, text
+from .gateway.projectfiles import ProjectFiles, environment
 from .gateway.routes import FAMILY
 from .launch.arguments import add_doctor, add_report, add_run
 from .ledger import Ledger
@@ -164,6 +165,9 @@ def _serve_parser(commands: Any) -> None:
     serve.add_argument("--spool-size", metavar="SIZE", help="most that is kept (default 512MiB)")
     serve.add_argument("--spool-age", metavar="SECONDS", help="how long an output is kept (default 30d)")
     serve.add_argument(
+        "--project", metavar="DIR|off", help="folder of the files that a policy may inject (default off)"
+    )
+    serve.add_argument(
         "--record",
         metavar="DIR|off",
         help="write down all that agents send, bodies included and keys not (default off)",
@@ -191,6 +195,9 @@ def _body_arguments(parser: argparse.ArgumentParser, body: str | None, about: st
         "--upstream", metavar="PROFILE", help="profile of the upstream (default: the vendor of the format)"
     )
     parser.add_argument("--agent", default="", help="name of a recogniser, such as claude-code")
+    parser.add_argument(
+        "--project", metavar="DIR", type=Path, help="folder of the files that a policy injects"
+    )
 
 
 def _serve(given: argparse.Namespace) -> int:
@@ -200,7 +207,7 @@ def _serve(given: argparse.Namespace) -> int:
         name: getattr(given, name)
         for name in (
             *("listen", "admin", "policy", "state", "mode", "log", "max_body", "drain"),
-            *("spool", "spool_path", "spool_size", "spool_age", "record", "record_size"),
+            *("spool", "spool_path", "spool_size", "spool_age", "project", "record", "record_size"),
         )
     }
     flags |= {
@@ -353,10 +360,18 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Sp
     profile = models.profile_for("", upstream)
     opened = dialect.open(body)
     model = models.facts(profile, dialect.model(opened, ""), dialect.name)
-    facts = Facts(
-        now=time.time(), tenant=b"command line", model=model, upstream=profile, agent=agent, spool=spool
-    )
     chosen = policies.load_policy(given.policy).choose(profile, agent.name, model.model)
+    files = ProjectFiles(given.project, _warn).texts(chosen.injected) if given.project is not None else {}
+    facts = Facts(
+        now=time.time(),
+        tenant=b"command line",
+        model=model,
+        upstream=profile,
+        agent=agent,
+        spool=spool,
+        files=files,
+        environment=environment(time.time()),
+    )
     return rewrite(body, dialect, chosen, ledger, facts)
 
 

@@ -29,6 +29,7 @@ from .stages import (
     dedupe,
     encoding,
     externalize,
+    inject,
     label,
     media,
     noise,
@@ -58,6 +59,7 @@ class Stages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     noise: noise.Config | Off | None = None
     label: label.Config | Off | None = None
     relocate: relocate.Config | Off | None = None
+    inject: inject.Config | Off | None = None
     externalize: externalize.Config | Off | None = None
     dedupe: dedupe.Config | Off | None = None
     stale: stale.Config | Off | None = None
@@ -107,6 +109,12 @@ class Policy(Struct, frozen=True, kw_only=True):
     def idle(self) -> bool:
         """Whether all stages are off: what comes leaves as it came."""
         return all(self.config(stage) is None for stage in STAGES)
+
+    @property
+    def injected(self) -> tuple[str, ...]:
+        """Names of the project files that are told to the model."""
+        found = self.config(inject.NAME)
+        return found.files if isinstance(found, inject.Config) else ()
 
     def encoded(self) -> bytes:
         """The policy as bytes, for the branches pinned to it."""
@@ -269,6 +277,12 @@ def _checked(document: Document) -> PolicyFile:
         if isinstance(table.relocate, relocate.Config):
             for at, rule in enumerate(table.relocate.rules):
                 _check_rule(document, (*place, "relocate", "rules", at), rule)
+        for at, name in enumerate(table.inject.files if isinstance(table.inject, inject.Config) else ()):
+            if not inject.PLAIN_NAME.fullmatch(name):
+                raise document.error(
+                    (*place, "inject", "files", at),
+                    "a path below the project's folder is wanted here: no `..`, no `/`",
+                )
         if isinstance(table.externalize, externalize.Config):
             _check_shares(document, (*place, "externalize"), table.externalize)
         if isinstance(table.stale, stale.Config) and table.balance == "off":

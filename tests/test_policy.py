@@ -37,9 +37,9 @@ def test_transparent_runs_no_stage() -> None:
 
 
 def test_careful_removes_nothing() -> None:
-    """`careful` has every stage but those that take something out of what the model reads."""
+    """`careful` has every stage but those that change what the model reads of its own accord."""
     chosen = load_policy("careful").choose("anthropic", "", "claude-sonnet-4-5")
-    removing = ("noise", "externalize", "dedupe", "stale", "compact", "budget")
+    removing = ("noise", "inject", "externalize", "dedupe", "stale", "compact", "budget")
     assert all((chosen.config(stage) is None) == (stage in removing) for stage in STAGES)
 
 

@@ -37,6 +37,7 @@ from ..turns import Miss, TurnReport
 from ..usage import Usage
 from .callers import project_of, reached_at, tenant, user_of
 from .exchange import Incoming, Outcome, Prepared, Warmth
+from .projectfiles import ProjectFiles, environment
 from .spool import SpoolDirectory
 
 COUNTING = ("/count_tokens", ":countTokens")
@@ -71,9 +72,10 @@ class Conversations:
         upstreams: Mapping[str, str] | None = None,
         strict: bool = False,
         spool: SpoolDirectory | None = None,
+        project: ProjectFiles | None = None,
     ) -> None:
         """`upstreams` maps an upstream's name to its URL, from which its profile follows unless it is named. `spool` is
-        where huge outputs are kept.
+        where huge outputs are kept, `project` the files that a policy may inject.
         """
         self.policies = policies
         self.models = models or Models.load()
@@ -84,6 +86,7 @@ class Conversations:
         self._urls = dict(upstreams or {})
         self._strict = strict
         self.spool = spool
+        self._project = project
         self._lock = threading.Lock()
         self._rewritten: OrderedDict[bytes, None] = OrderedDict()
         self._counted: OrderedDict[bytes, Counted] = OrderedDict()
@@ -122,6 +125,9 @@ class Conversations:
 
     def _prepare(self, request: Incoming, dialect: Dialect, facts: Facts, opened: Opened | None) -> Prepared:
         policy = self.policies.choose(facts.upstream, facts.agent.name, facts.model.model)
+        if policy.config("inject") is not None:
+            files = self._project.texts(policy.injected) if self._project is not None else {}
+            facts = structs.replace(facts, files=files, environment=environment(facts.now))
         counting = request.path.endswith(COUNTING)
         while True:
             made = rewrite(request.body, dialect, policy, self.ledger, facts, opened)

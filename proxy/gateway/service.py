@@ -14,13 +14,15 @@ from typing import Any, TextIO
 from ..agents import Agents
 from ..errors import StetError, StoreError
 from ..models import Models
-from ..policy import load_policy
+from ..policy import Policies, load_policy
+from ..stages import inject
 from ..stores.sqlite import SqliteStore
 from .app import Gateway, run
 from .banner import banner, facts
 from .console import columns
 from .conversations import Conversations
 from .log import make_logger
+from .projectfiles import ProjectFiles
 from .recorder import Recorder
 from .reload import watch
 from .settings import Settings, resolve, strangers
@@ -88,12 +90,14 @@ def build(
         table.profile_for(upstream.url, upstream.profile)
     warn = warn or Voice(settings).warn
     store = None if settings.state == "memory" else SqliteStore(Path(settings.state), warn=warn)
+    policies = load_policy(settings.policy)
     rewriter = kind(
-        load_policy(settings.policy),
+        policies,
         models=table,
         store=store,
         mode=settings.mode,
         spool=_spool(settings, warn),
+        project=_project(settings, policies, warn),
         upstreams={name: upstream.url for name, upstream in settings.upstreams.items()},
     )
     return rewriter, store
@@ -111,6 +115,24 @@ def _spool(settings: Settings, warn: Callable[[StetError], None]) -> SpoolDirect
     except StoreError as fault:
         warn(fault)
         return None
+
+
+def _project(
+    settings: Settings, policies: Policies, warn: Callable[[StetError], None]
+) -> ProjectFiles | None:
+    """The project's files; a warning where a policy wants some and nobody said where they are."""
+    if settings.project != "off":
+        return ProjectFiles(Path(settings.project).absolute(), warn)
+    if any(
+        isinstance(table.inject, inject.Config) and table.inject.files
+        for table in (policies.file, *policies.file.when)
+    ):
+        warn(
+            StetError(
+                "no project files are told: nobody said where they are", "inject.files", "give --project DIR"
+            )
+        )
+    return None
 
 
 def _recorder(

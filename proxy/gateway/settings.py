@@ -33,6 +33,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     carry beside loopback names and addresses; `*` allows any. `state` is a directory or `memory`. `policy` is a
     file or the name of a shipped one. `spool` is the directory for huge outputs, `spool_path` where agents see it, each
     "" for what follows from the other settings, or `off`; `spool_size` is in bytes, `spool_age` in seconds.
+    `project` is the folder whose files a policy may tell the model about, `off` for none.
     `record` is the directory into which requests are written, `off` for none; `record_size` is in bytes.
     `keep_warm`: whether caches are kept alive while a client pauses, and at what cost.
     """
@@ -54,6 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     spool_path: str = ""
     spool_size: int = 512 * 1024 * 1024
     spool_age: float = 30 * 86400.0
+    project: str = "off"
     record: str = "off"
     record_size: int = 1024 * 1024 * 1024
     keep_warm: KeepWarm | None = None
@@ -101,6 +103,7 @@ class FileSettings(Struct, frozen=True):
     spool_path: str | None = None
     spool_size: int | str | None = None
     spool_age: int | float | str | None = None
+    project: str | None = None
     record: str | None = None
     record_size: int | str | None = None
     keep_warm: Literal["off", "on"] | KeepWarm | None = None
@@ -124,6 +127,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "spool_path": values.folder,
     "spool_size": values.size,
     "spool_age": values.duration,
+    "project": values.folder,
     "record": values.folder,
     "record_size": values.size,
     "keep_warm": values.keep_warm,
@@ -225,7 +229,11 @@ def _parsed(parse: Callable[[Any], Any], value: Any, place: str | tuple[Document
 
 def _beside(file: Path | None, name: str, written: Any) -> Any:
     """A relative path in the file is relative to the file; a bare word is a name (`default`, `memory`)."""
-    if file is None or name not in {"policy", "state", "spool", "record"} or not isinstance(written, str):
+    if (
+        file is None
+        or name not in {"policy", "state", "spool", "project", "record"}
+        or not isinstance(written, str)
+    ):
         return written
     is_path = "/" in written or written.endswith((".yaml", ".yml"))
     return str(file.parent / Path(written).expanduser()) if is_path else written

@@ -122,7 +122,11 @@ def _surveyed(order: Order, configured: Settings, settings: Settings) -> Survey:
 
 
 def _with_own(order: Order, survey: Survey, settings: Settings, models: Models) -> int:
-    settings = structs.replace(settings, upstreams={**settings.upstreams, **survey.upstreams})
+    settings = structs.replace(
+        settings,
+        upstreams={**settings.upstreams, **survey.upstreams},
+        project=str(Path.cwd()) if settings.project == "off" else settings.project,
+    )
     facts, tally = known(_profiles(settings, models), models.facts), Tally()
     folder = Path(tempfile.gettempdir()) if settings.state == "memory" else Path(settings.state) / "runs"
     prefix = "stet-run-" if settings.state == "memory" else ""

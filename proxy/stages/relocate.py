@@ -10,7 +10,6 @@ Patterns look into system, tools and recognised reminders. Text of people and to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
@@ -18,23 +17,16 @@ from msgspec import Meta, Raw, Struct, structs
 
 from ..agents import Field, VolatileRule, found, substitute
 from ..branch import Frozen, Promise
-from ..conversation import Part, Reminder, Role, Source, Text, ToolCall, ToolDefinition, ToolResult, text_of
-from ..edits import Edit, InsertAfter, InsertBefore, Replace, Target, target_of
+from ..conversation import Part, Reminder, Role, Source, Text, ToolDefinition, text_of
+from ..edits import Edit, Replace, target_of
 from ..memo import Memo
-from .view import Proposal, Region, View, weight
+from .telling import as_data, tail
+from .view import Proposal, View, weight
 
 NAME = "relocate"
 
-# The model reads this frame. Changing it invalidates prompt caches and thinking blocks.
-NOTE = '<system-reminder source="environment">\n{lines}\n</system-reminder>'
+# The model reads this. Changing it invalidates prompt caches and thinking blocks.
 LINE = "{name} is now: {value} (earlier text of this conversation may still show the value it had before)"
-LEFT_OUT = "\n[{more} more characters are left out here]\n"
-
-LONGEST_TOLD = 4000
-"""Characters of a value that are told: what is told stays in the history, and a long status may change every turn."""
-
-# Project text may stand in a value (a commit's subject, a file's name): it must not end the frame it is told in.
-_FRAME_TAG = re.compile(r"<(?=\s{0,8}/?\s{0,8}system-reminder)", re.IGNORECASE)
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,7 +171,7 @@ def _reminders(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterat
 
 def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterator[Promise]:
     """Tell the tail what changed since it was last told, once, before what the user says now."""
-    place = _tail(view)
+    place = tail(view)
     if place is None:
         return
     changed: list[tuple[str, str]] = []
@@ -201,26 +193,9 @@ def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterato
         changed.append((name, value))
     if not changed:
         return
-    text = NOTE.format(
-        lines="\n".join(LINE.format(name=name, value=_as_data(value)) for name, value in changed)
-    )
-    part = Reminder(text=text, source=Source.ENVIRONMENT, name="announcement", size=len(text.encode()))
-    insert = InsertBefore if place.before else InsertAfter
-    edit = insert(
-        stage=NAME,
-        reason="a volatile field changed",
-        target=place.target,
-        part=part,
-        tokens_after=weight(part),
-    )
+    lines = "\n".join(LINE.format(name=name, value=as_data(value)) for name, value in changed)
+    edit = place.told(NAME, "a volatile field changed", Source.ENVIRONMENT, lines)
     yield Promise(anchor=place.anchor, stage=NAME, edits=(edit,), announces=tuple(changed))
-
-
-def _as_data(value: str) -> str:
-    """A value as it is told: it cannot end its frame, and has an end of its own."""
-    told = _FRAME_TAG.sub("&lt;", value[:LONGEST_TOLD])
-    more = len(value) - LONGEST_TOLD
-    return f"{told}{LEFT_OUT.format(more=more)}" if more > 0 else told
 
 
 def _first(name: str, ground: _Ground) -> str | None:
@@ -228,43 +203,3 @@ def _first(name: str, ground: _Ground) -> str | None:
     return next(
         (known[0] for scope, known in ground.values.items() if scope.startswith(f"{name}\0") and known), None
     )
-
-
-class _Tail(Struct, frozen=True):
-    """Where an announcement goes: beside `target`, under `anchor`; whether a person speaks in this turn."""
-
-    target: Target
-    anchor: bytes
-    before: bool
-    human: bool
-
-
-def _tail(view: View) -> _Tail | None:
-    """After the results and before the person's text of the newest turn; nowhere if nothing of it is new.
-
-    Where the model waits for a server tool beside our results, the turn may hold results alone [A31].
-    """
-    messages = view.conversation.messages
-    at = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].written), -1)
-    if at < 0 or messages[at].role is not Role.USER:
-        return None
-    parts = messages[at].parts
-    texts = [
-        part
-        for part in parts
-        if isinstance(part, Text) and view.region(part) is Region.NEW and part.text.strip()
-    ]
-    if texts:
-        return _Tail(target_of(texts[0]), texts[0].key, before=True, human=True)
-    last = parts[-1] if parts else None
-    if isinstance(last, ToolResult) and view.region(last) is Region.NEW and not _waits_for_server(view, at):
-        return _Tail(target_of(last), last.key, before=False, human=False)
-    return None
-
-
-def _waits_for_server(view: View, at: int) -> bool:
-    if at == 0:
-        return False
-    parts = view.conversation.messages[at - 1].parts
-    served = {part.call_id for part in parts if isinstance(part, ToolResult) and part.server}
-    return any(isinstance(part, ToolCall) and part.server and part.id not in served for part in parts)

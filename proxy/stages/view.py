@@ -37,7 +37,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     `now`: wall-clock seconds at the request's start. `tenant`: who pays, as bytes that are no key. `scale`:
     the provider's tokens per estimated token, learned from its usage. `session`: what names the session, ""
-    where nothing does. `spool`: where huge outputs can be put, None where there is none (or it is full). `strict`: a
+    where nothing does. `spool`: where huge outputs can be put, None where there is none (or it is full). `files`: project
+    files by the names that a policy gives them, `environment`: what is told of it, by name (`inject`). `strict`: a
     broken law raises instead of falling back.
     """
 
@@ -49,6 +50,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     agent: Agent = Agent()
     scale: float = 1.0
     spool: Spool | None = None
+    files: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
     strict: bool = False
 
 

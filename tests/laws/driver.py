@@ -132,6 +132,8 @@ class Driver:
             session=session,
             agent=agents().of(headers),
             spool=None if full else SPOOL,
+            files={"AGENTS.md": f"Water at {int(now) % 3} o'clock.\n"},
+            environment={"Today's date": f"2026-11-{1 + int(now) % 2:02d}"},
         )
 
     def send(

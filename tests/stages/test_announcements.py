@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from proxy.stages.relocate import LONGEST_TOLD
+from proxy.stages.telling import LONGEST_TOLD
 from tests.cases.bodies import Proxy, assistant, body, bytes_of, sent, user
 
 

@@ -1,0 +1,119 @@
+"""Reminders that the policy adds: project files, the environment, fixed texts, a hint after a failed call.
+
+Each stands in a container that names its source, behind results and before what the person says, and is told again
+only when it changed. Files and environment come in with the facts: what is to be read is the policy's to say, and from
+where the server's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..branch import Promise
+from ..conversation import Role, Source, Text, ToolResult
+from ..edits import Edit
+from ..identity import digest
+from .telling import Tail, as_data, tail
+from .view import NOTHING, Proposal, Region, View
+
+NAME = "inject"
+
+# The model reads these. Changing a word changes prompts that are sent from then on, not those already sent.
+FILE = "Contents of {name}, a file of this project with conventions for work on it:\n\n{text}"
+FILE_AGAIN = "{name} has changed. Its contents are now:\n\n{text}"
+ENVIRONMENT = "{name}: {value}"
+
+LONGEST_FILE = 40_000
+"""Characters of a file that are told."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`files`: names of project files, below the folder that the server has as `project`. `environment`: date and
+    platform. `texts`: fixed ones by a name of yours, for instance a warning about a production host. `on_error`: a hint
+    for the first failed call behind each message of a person."""
+
+    files: tuple[Name, ...] = ()
+    environment: bool = False
+    texts: dict[str, Annotated[str, Meta(min_length=1, max_length=20_000)]] = {}
+    on_error: Annotated[str, Meta(max_length=20_000)] = ""
+
+
+class _Item(Struct, frozen=True):
+    """Something to tell, with what tells whether it changed."""
+
+    name: str
+    value: str
+    source: Source
+    text: str
+
+
+def propose(view: View, config: Config) -> Proposal:
+    """Tell what is not told yet, or was told otherwise."""
+    place = tail(view)
+    if place is None:
+        return NOTHING
+    new = [item for item in _items(view, config, place) if view.announced.get(item.name) != item.value]
+    if not new:
+        return NOTHING
+    edits: list[Edit] = [
+        place.told(NAME, f"the policy adds {item.name.partition('/')[2]}", item.source, item.text)
+        for item in new
+    ]
+    announces = tuple((item.name, item.value) for item in new)
+    return Proposal(
+        promises=(Promise(anchor=place.anchor, stage=NAME, edits=tuple(edits), announces=announces),)
+    )
+
+
+def _items(view: View, config: Config, place: Tail) -> Iterator[_Item]:
+    facts = view.facts
+    for name in config.files:
+        text = facts.files.get(name)
+        if text is None:
+            continue
+        key = f"{NAME}/{name}"
+        frame = FILE_AGAIN if key in view.announced else FILE
+        told = frame.format(name=name, text=as_data(text, LONGEST_FILE))
+        yield _Item(key, _digest(text), Source.PROJECT_FILES, told)
+    # A date that changed in the middle of a task is no news to it.
+    if config.environment and (place.human or not any(n.startswith(f"{NAME}/") for n in view.announced)):
+        for name, value in facts.environment.items():
+            told = ENVIRONMENT.format(name=name, value=as_data(value))
+            yield _Item(f"{NAME}/{name}", value, Source.ENVIRONMENT, told)
+    for name, text in config.texts.items():
+        yield _Item(f"{NAME}/text {name}", _digest(text), Source.REMINDER, text)
+    if config.on_error and _failed(view):
+        yield _Item(
+            f"{NAME}/hint", f"{_people(view)} {_digest(config.on_error)}", Source.REMINDER, config.on_error
+        )
+
+
+def _digest(text: str) -> str:
+    return digest(b"told", text.encode("utf-8", "surrogatepass")).hex()
+
+
+def _failed(view: View) -> bool:
+    """Whether a call failed whose result is new."""
+    return any(
+        region is Region.NEW and isinstance(part, ToolResult) and part.is_error
+        for _, part, region in view.fresh()
+    )
+
+
+def _people(view: View) -> int:
+    """Messages of people so far."""
+    return sum(
+        message.role is Role.USER
+        and any(isinstance(part, Text) and part.text.strip() for part in message.parts)
+        for message in view.client.messages
+    )
+
+
+PLAIN_NAME = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[^/\\\0][^\\\0]*")
+"""A relative path without steps up."""

@@ -1,0 +1,79 @@
+"""Where the model is told something by us, and as what: a reminder at the tail that names where it is from.
+
+What is told stays in the history for ever, so it is told once and again when it changed; what stands told is known from
+the ledger (`View.announced`), never from text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from ..conversation import Reminder, Role, Source, Text, ToolCall, ToolResult
+from ..edits import Edit, InsertAfter, InsertBefore, Target, target_of
+from .view import Region, View, weight
+
+# The model reads this frame. Changing it invalidates prompt caches and thinking blocks.
+NOTE = '<system-reminder source="{source}">\n{text}\n</system-reminder>'
+LEFT_OUT = "\n[{more} more characters are left out here]\n"
+
+LONGEST_TOLD = 4000
+"""Characters of a value that are told: what is told stays in the history, and a long status may change every turn."""
+
+# Project text may stand in a value (a commit's subject, a file's name): it must not end the frame it is told in.
+_FRAME_TAG = re.compile(r"<(?=\s{0,8}/?\s{0,8}system-reminder)", re.IGNORECASE)
+
+
+def as_data(value: str, most: int = LONGEST_TOLD) -> str:
+    """A value as it is told: it cannot end its frame, and has an end of its own."""
+    told = _FRAME_TAG.sub("&lt;", value[:most])
+    more = len(value) - most
+    return f"{told}{LEFT_OUT.format(more=more)}" if more > 0 else told
+
+
+class Tail(Struct, frozen=True):
+    """Where something is told: beside `target`, under `anchor`; whether a person speaks in this turn."""
+
+    target: Target
+    anchor: bytes
+    before: bool
+    human: bool
+
+    def told(self, stage: str, reason: str, source: Source, text: str) -> Edit:
+        """A reminder with this text, put here in the name of a stage."""
+        framed = NOTE.format(source=source.value, text=text)
+        part = Reminder(text=framed, source=source, name="announcement", size=len(framed.encode()))
+        insert = InsertBefore if self.before else InsertAfter
+        return insert(stage=stage, reason=reason, target=self.target, part=part, tokens_after=weight(part))
+
+
+def tail(view: View) -> Tail | None:
+    """After the results and before the person's text of the newest turn; nowhere if nothing of it is new.
+
+    Where the model waits for a server tool beside our results, the turn may hold results alone [A31].
+    """
+    messages = view.conversation.messages
+    at = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].written), -1)
+    if at < 0 or messages[at].role is not Role.USER:
+        return None
+    parts = messages[at].parts
+    texts = [
+        part
+        for part in parts
+        if isinstance(part, Text) and view.region(part) is Region.NEW and part.text.strip()
+    ]
+    if texts:
+        return Tail(target_of(texts[0]), texts[0].key, before=True, human=True)
+    last = parts[-1] if parts else None
+    if isinstance(last, ToolResult) and view.region(last) is Region.NEW and not _waits_for_server(view, at):
+        return Tail(target_of(last), last.key, before=False, human=False)
+    return None
+
+
+def _waits_for_server(view: View, at: int) -> bool:
+    if at == 0:
+        return False
+    parts = view.conversation.messages[at - 1].parts
+    served = {part.call_id for part in parts if isinstance(part, ToolResult) and part.server}
+    return any(isinstance(part, ToolCall) and part.server and part.id not in served for part in parts)
