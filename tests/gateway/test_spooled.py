@@ -14,6 +14,7 @@ import pytest
 from proxy.gateway.app import Gateway
 from proxy.gateway.callers import reached_at
 from proxy.gateway.conversations import Conversations
+from proxy.gateway.projectfiles import ProjectFiles
 from proxy.gateway.spool import Bounds, SpoolDirectory
 from proxy.gateway.spooled import cut
 from proxy.policy import load_policy
@@ -63,6 +64,7 @@ class Bench:
             upstreams={"anthropic": "https://api.anthropic.com"},
             strict=True,
             spool=spool,
+            project=ProjectFiles(self.state, lambda fault: self.warned.append(str(fault))),
         )
         self.gateway = Gateway(
             settings(self.server.url, **changes),

@@ -1,0 +1,35 @@
+"""A project file that changes while an agent works, over real sockets: told at the tail, and the prefix stands."""
+
+from pathlib import Path
+
+from tests.gateway.rig import run
+from tests.gateway.test_spooled import MAKE, bench
+
+
+def test_a_changed_file_of_conventions_is_told_once_and_costs_no_cache(tmp_path: Path) -> None:
+    """Each turn reads from the cache all that the turn before had; the last one holds both tellings."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("extends: careful\ninject: {files: [AGENTS.md]}\n")
+    conventions = tmp_path / "AGENTS.md"
+    conventions.write_text("Use tabs.\n" * 400)
+
+    async def scene() -> None:
+        async with bench(tmp_path, str(policy)) as work:
+            await work.say("Mend the pump.", then=MAKE)
+            await work.give("built\n" * 400, then=MAKE)
+            conventions.write_text("Use four spaces.\n")
+            await work.give("built\n" * 400)
+            sent = await work.say("Thank you.")
+            told = [
+                block["text"]
+                for message in sent["messages"]
+                for block in message["content"]
+                if block["type"] == "text" and block["text"].startswith("<system-reminder source=")
+            ]
+            assert [text.count("Use tabs.") for text in told] == [400, 0]
+            assert "AGENTS.md has changed. Its contents are now:\n\nUse four spaces." in told[1]
+            usages = [exchange.usage for exchange in work.provider.log]
+            held = [usage.cache_read_input_tokens + usage.written for usage in usages]
+            assert [usage.cache_read_input_tokens for usage in usages[1:]] == held[:-1]
+
+    run(scene())
