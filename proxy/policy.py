@@ -156,12 +156,16 @@ def decode_policy(encoded: bytes) -> Policy | None:
 
 
 class Policies:
-    """A policy file, ready to choose from. `files`: the paths it was read from, those it extends included."""
+    """A policy file, ready to choose from. `files`: the paths it was read from, those it extends included. `injects`:
+    whether some request is told of project files."""
 
     def __init__(self, file: PolicyFile, files: tuple[str, ...] = ()) -> None:
         self.file = file
         self.files = files
         self._chosen: dict[tuple[str, str, str], Policy] = {}
+        self.injects = any(
+            isinstance(table.inject, inject.Config) and table.inject.files for table in (file, *file.when)
+        )
 
     def choose(self, upstream: str, agent: str, model: str) -> Policy:
         """The policy for a request. The same request gets the same object."""

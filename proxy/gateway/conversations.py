@@ -91,6 +91,11 @@ class Conversations:
         self._rewritten: OrderedDict[bytes, None] = OrderedDict()
         self._counted: OrderedDict[bytes, Counted] = OrderedDict()
 
+    @property
+    def reads_files(self) -> bool:
+        """See `exchange.Rewriter`."""
+        return self._project is not None and self.policies.injects
+
     def prepare(self, request: Incoming) -> Prepared:
         """See `exchange.Rewriter`."""
         dialect = DIALECTS.get(request.dialect)

@@ -124,10 +124,15 @@ class Outcome(Struct, frozen=True):
 class Rewriter(Protocol):
     """The rewrite as the gateway sees it.
 
-    `prepare` runs on the event loop, and in a worker thread for bodies above a megabyte, so that a small request
-    need not wait for a large one: it must be safe to call from both at once. `settle` runs on the event loop, once
+    `prepare` runs on the event loop, and in a worker thread for large bodies or where it `reads_files`, so that no
+    request need wait for another: it must be safe to call from both at once. `settle` runs on the event loop, once
     for each prepare with `commit`. Whatever either raises is logged and counted, and the client's bytes go out.
     """
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether `prepare` reads files that are not the proxy's own, on a disk that may be slow."""
+        ...
 
     def prepare(self, request: Incoming) -> Prepared:
         """Return what to send for `request`. CPU, and what must be on disk before it is sent."""
@@ -144,6 +149,8 @@ class Rewriter(Protocol):
 
 class PassThrough:
     """A rewriter that changes nothing."""
+
+    reads_files = False
 
     def prepare(self, request: Incoming) -> Prepared:
         """Return the client's own bytes."""

@@ -27,7 +27,7 @@ class Rewriting:
         """Return what to send: the client's own bytes where the rewrite fails."""
         started = time.perf_counter()
         try:
-            if len(incoming.body) < _THREAD_FROM:
+            if len(incoming.body) < _THREAD_FROM and not self._rewriter.reads_files:
                 prepared = self._rewriter.prepare(incoming)
             else:
                 prepared = await self._in_thread(incoming, draft)

@@ -15,7 +15,6 @@ from ..agents import Agents
 from ..errors import StetError, StoreError
 from ..models import Models
 from ..policy import Policies, load_policy
-from ..stages import inject
 from ..stores.sqlite import SqliteStore
 from .app import Gateway, run
 from .banner import banner, facts
@@ -123,10 +122,7 @@ def _project(
     """The project's files; a warning where a policy wants some and nobody said where they are."""
     if settings.project != "off":
         return ProjectFiles(Path(settings.project).absolute(), warn)
-    if any(
-        isinstance(table.inject, inject.Config) and table.inject.files
-        for table in (policies.file, *policies.file.when)
-    ):
+    if policies.injects:
         warn(
             StetError(
                 "no project files are told: nobody said where they are", "inject.files", "give --project DIR"

@@ -10,6 +10,8 @@ from proxy.turns import Miss, TurnReport
 class Marking:
     """Puts a mark behind the body, and remembers what it was given and told."""
 
+    reads_files = False
+
     def __init__(self, fallback: bytes | None = b"", *, slow: float = 0.0) -> None:
         self.fallback = fallback
         self.slow = slow
@@ -50,6 +52,8 @@ class Marking:
 class Watching:
     """Changes nothing, and remembers."""
 
+    reads_files = False
+
     def __init__(self) -> None:
         self.incoming: list[Incoming] = []
         self.outcomes: list = []
@@ -64,6 +68,8 @@ class Watching:
 
 class Failing:
     """Raises, with the body in its message."""
+
+    reads_files = False
 
     def __init__(self, where: str) -> None:
         self.where = where

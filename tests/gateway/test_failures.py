@@ -453,6 +453,8 @@ def test_the_other_upstreams_work_while_one_is_down():
 class SteppedAside:
     """Goes past a fault of its own."""
 
+    reads_files = False
+
     def prepare(self, request):
         return Prepared(body=request.body + b" bare", changed=True, commit=False, fault=KeyError("BODY"))
 

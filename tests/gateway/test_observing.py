@@ -168,6 +168,8 @@ def test_a_refusal_that_would_have_been_mended_says_so(body: Any, refusal: Any, 
 class Thinking:
     """Would do something to each request."""
 
+    reads_files = False
+
     def prepare(self, request: Incoming) -> Prepared:
         report = TurnReport(edits={"stale": 2}, reclaimed={"stale": 9}, held={"stale": 1}, observed=True)
         return Prepared(body=request.body, report=report)

@@ -63,6 +63,8 @@ def test_nowhere_else(where):
 class Unchanged:
     """A rewriter that leaves the body as it is, and knows another one."""
 
+    reads_files = False
+
     def prepare(self, request):
         return Prepared(body=request.body, spare=lambda: b"{}", commit=True)
 

@@ -382,6 +382,20 @@ def test_a_large_body_is_prepared_beside_small_ones():
     run(scene())
 
 
+def test_where_files_are_read_the_loop_does_not_wait_for_them() -> None:
+    """A project may lie on a disk that is far away."""
+
+    async def scene() -> None:
+        marking = Marking()
+        marking.reads_files = True
+        async with rig(marking) as r:
+            r.provider.play(respond(b"{}"))
+            assert (await r.ask(post())).status == 200
+            assert marking.threads == [False]
+
+    run(scene())
+
+
 def test_connections_to_the_provider_are_kept():
     """Requests one after another share a connection."""
 
