@@ -39,6 +39,7 @@ from .room import room
 from .stale import Config as Stale
 from .stubs import meant
 from .summary import summary
+from .telling import is_told
 from .view import NOTHING, Proposal, View
 
 NAME = "compact"
@@ -233,7 +234,7 @@ def _leaving(view: View, plan: _Plan) -> Iterator[Part]:
     needed = _rested_on(view, going, staying)
     for message in going:
         for part in message.parts:
-            if isinstance(part, Reminder) and part.source is Source.REMINDER:
+            if isinstance(part, Reminder) and (part.source is Source.REMINDER or is_told(part)):
                 newest[part.name] = part
             elif isinstance(part, ToolResult) and b'"tool_reference"' in (part.content or b""):
                 needed.add(part.call_id)  # it brings the definitions of tools [A29]

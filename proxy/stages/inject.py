@@ -62,7 +62,7 @@ def propose(view: View, config: Config) -> Proposal:
     if not new:
         return NOTHING
     edits: list[Edit] = [
-        place.told(NAME, f"the policy adds {item.name.partition('/')[2]}", item.source, item.text)
+        place.told(NAME, f"the policy adds {item.name.partition('/')[2]}", item.source, item.text, item.name)
         for item in new
     ]
     announces = tuple((item.name, item.value) for item in new)
@@ -79,7 +79,7 @@ def _items(view: View, config: Config, place: Tail) -> Iterator[_Item]:
             continue
         key = f"{NAME}/{name}"
         frame = FILE_AGAIN if key in view.announced else FILE
-        told = frame.format(name=name, text=as_data(text, LONGEST_FILE))
+        told = frame.format(name=name, text=as_data(text.rstrip("\n"), LONGEST_FILE))
         yield _Item(key, _digest(text), Source.PROJECT_FILES, told)
     # A date that changed in the middle of a task is no news to it.
     if config.environment and (place.human or not any(n.startswith(f"{NAME}/") for n in view.announced)):

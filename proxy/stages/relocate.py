@@ -194,7 +194,8 @@ def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterato
     if not changed:
         return
     lines = "\n".join(LINE.format(name=name, value=as_data(value)) for name, value in changed)
-    edit = place.told(NAME, "a volatile field changed", Source.ENVIRONMENT, lines)
+    about = ", ".join(name for name, _ in changed)
+    edit = place.told(NAME, "a volatile field changed", Source.ENVIRONMENT, lines, about)
     yield Promise(anchor=place.anchor, stage=NAME, edits=(edit,), announces=tuple(changed))
 
 

@@ -26,10 +26,21 @@ _FRAME_TAG = re.compile(r"<(?=\s{0,8}/?\s{0,8}system-reminder)", re.IGNORECASE)
 
 
 def as_data(value: str, most: int = LONGEST_TOLD) -> str:
-    """A value as it is told: it cannot end its frame, and has an end of its own."""
+    """A value as it is told: it cannot end its frame, and has an end of its own, if possible behind a line."""
+    if len(value) > most:
+        line_end = value.rfind("\n", most // 2, most)
+        most = line_end if line_end >= 0 else most
     told = _FRAME_TAG.sub("&lt;", value[:most])
     more = len(value) - most
     return f"{told}{LEFT_OUT.format(more=more)}" if more > 0 else told
+
+
+_TOLD = "told "
+
+
+def is_told(reminder: Reminder) -> bool:
+    """Whether it was told by us: the ledger says that it stands, so the newest about each thing has to."""
+    return reminder.name.startswith(_TOLD)
 
 
 class Tail(Struct, frozen=True):
@@ -40,10 +51,10 @@ class Tail(Struct, frozen=True):
     before: bool
     human: bool
 
-    def told(self, stage: str, reason: str, source: Source, text: str) -> Edit:
-        """A reminder with this text, put here in the name of a stage."""
+    def told(self, stage: str, reason: str, source: Source, text: str, about: str) -> Edit:
+        """A reminder with this text, put here in the name of a stage. `about`: what it tells; the newest one counts."""
         framed = NOTE.format(source=source.value, text=text)
-        part = Reminder(text=framed, source=source, name="announcement", size=len(framed.encode()))
+        part = Reminder(text=framed, source=source, name=f"{_TOLD}{about}", size=len(framed.encode()))
         insert = InsertBefore if self.before else InsertAfter
         return insert(stage=stage, reason=reason, target=self.target, part=part, tokens_after=weight(part))
 

@@ -55,6 +55,7 @@ class Work:
         self.now = 1_000.0
         self.read = 0
         self.agent = Agent()
+        self.files: dict[str, str] = {}
         self.messages: list[Json] = []
         self.members: Json = {"tools": [READ, RUN], "system": [text("Look after the greenhouse. " * 200)]}
         self.reply = Reply(blocks=())
@@ -77,6 +78,7 @@ class Work:
             upstream="anthropic",
             session="session",
             agent=self.agent,
+            files=self.files,
             strict=True,
         )
         return rewrite(orjson.dumps(self.body()), Anthropic(), self.policy, self.ledger, facts)

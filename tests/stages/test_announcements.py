@@ -42,5 +42,6 @@ def test_of_a_long_value_the_beginning_is_told() -> None:
     lines = ["On branch main", *(f" M file{number}.py" for number in range(5_000))]
     value = "\n".join(lines)
     text = told(*lines)
-    assert f"git-status is now: {value[:LONGEST_TOLD]}\n[{len(value) - LONGEST_TOLD} more characters" in text
+    whole = value[: value.rindex("\n", 0, LONGEST_TOLD)]
+    assert f"git-status is now: {whole}\n[{len(value) - len(whole)} more characters" in text
     assert len(text) < LONGEST_TOLD + 400

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from msgspec import structs
+
 from proxy.agents import Agents
 from proxy.policy import Policy, Stages
 from proxy.simulator import Call, Say
-from proxy.stages import balance, breakpoints, compact, reasoning, stale
+from proxy.stages import balance, breakpoints, compact, inject, reasoning, stale
 from proxy.stages.summary import OPENING
 
 from tests.simulator.bodies import READ, RUN, result
@@ -95,6 +97,26 @@ def test_what_was_sent_behind_a_compaction_stands() -> None:
         else:
             shrunk += 1
     assert shrunk in (1, 2)
+
+
+def test_what_the_policy_told_last_of_each_file_stays() -> None:
+    """It counts as told, so nobody would tell it again; what it said before that may go."""
+    work = Long()
+    told = inject.Config(files=("AGENTS.md", "STYLE.md"))
+    work.policy = structs.replace(work.policy, stages=structs.replace(work.policy.stages, inject=told))
+    work.say("Look after the fan.")
+    for version in (1, 2):
+        work.files = {"AGENTS.md": f"Conventions {version}.", "STYLE.md": f"Style {version}."}
+        work.does("read_file", {"path": "a.py"}, lines("a", 10))
+    filled(work, times=14)
+    assert summary(work.sent[-1])
+    texts = "".join(said(work.sent[-1], "user"))
+    assert [texts.count(f"{what}.") for what in ("Conventions 2", "Style 2", "Conventions 1", "Style 1")] == [
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
 def _bare(message: Json) -> Any:
