@@ -40,7 +40,7 @@ SELDOM = {
 
 
 class Turn(msgspec.Struct, forbid_unknown_fields=True):
-    """What is special about one request: seconds since the one before, and how it was answered."""
+    """What is special about one request: seconds since the one before, how it was answered, what the world was then."""
 
     wait: float = 10.0
     status: int = 200
@@ -49,6 +49,8 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
     signed: list[Signed] = []
     upstream: str | None = None
     session: str | None = None
+    files: dict[str, str] = {}
+    environment: dict[str, str] = {}
 
 
 class World(msgspec.Struct, forbid_unknown_fields=True):
@@ -141,6 +143,8 @@ def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Le
         session=world.session if turn.session is None else turn.session,
         agent=agent,
         spool=SPOOL if world.spool else None,
+        files=turn.files,
+        environment=turn.environment,
         strict=True,
     )
     done = rewrite(body, dialect, policies.choose(upstream, agent.name, model), ledger, facts)
