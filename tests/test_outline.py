@@ -26,7 +26,7 @@ def test_what_differs_from_the_parent_is_marked(tmp_path: Path) -> None:
     )
     assert shown(file) == {
         **dict.fromkeys(STAGES, "on"),
-        "externalize": "off",
+        **dict.fromkeys(("inject", "externalize", "compact", "budget"), "off"),
         "steady": "off (was on)",
         "label": 'on  untrusted ["WebFetch"] (was [])',
         "stale": 'on  keep 6 (was 8), tools {"Read": 15} (the rest as it was), '
