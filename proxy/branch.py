@@ -24,6 +24,9 @@ from .usage import Usage
 SHORT = 8
 """Bytes of a key kept per part of a branch: enough to tell two parts of one conversation apart."""
 
+ENDS = 64
+"""Ends of requests that are remembered: a break goes no further back, or all the way."""
+
 PROMISE_BYTES = 1200
 """What a promise takes in memory, about: its edit, the part that this puts in, their places in tables."""
 
@@ -83,8 +86,9 @@ class Frontier(Struct, frozen=True, kw_only=True):
 
     `at`: start of the last successful request, seconds since the epoch: lifetimes count from there [B10].
     `parts`: how many keyed parts that request had; `estimate`: our token estimate of it; `tail`: the part
-    that carried its last cache mark; `amounts`: what it came to (see `counting`); `ttl_s`: lifetime asked for by that mark, seconds; `setting`: digest of
-    tools and system as sent.
+    that carried its last cache mark; `amounts`: what it came to (see `counting`); `ttl_s`: lifetime asked for by that
+    mark, seconds; `setting`: digest of tools and system as sent. `turns`: how many turns of the model it had; `ends`:
+    of it and of the requests before it since the last batch, their turns and when they were sent, the newest last.
     """
 
     upstream: str
@@ -96,6 +100,8 @@ class Frontier(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     tail: Target | None = None
     tail_parts: int = 0
+    turns: int = 0
+    ends: tuple[tuple[int, float], ...] = ()
     ttl_s: float | None = None
     amounts: Amounts = ()
 

@@ -14,7 +14,8 @@ kept, p is where an earlier request ended: nothing else can be read.)
     gain = read * R                            what it saves in each later turn
     rent = sum of read * R_j * turns_j         what carrying the results has cost since each became stale
 
-A is what has to be expected of results that are fetched again: `Candidate.again`, nothing where nothing is known.
+A is what has to be expected of results that are fetched again (`Candidate.again`, nothing where nothing is known), less
+what it saves at once not to write those that are not cached.
 
 (A result that is not cached adds nothing to the cost, so no rent need be counted for it at more than `read`.)
 
@@ -234,7 +235,7 @@ def best(candidates: Sequence[Candidate], at: Terms, needed: float = 0.0, most: 
         within += min(one.saves, behind)
         rent += read * one.saves * one.turns
         again += one.again
-        cost = write * (behind - within) - read * behind + again
+        cost = write * (behind - within) - read * behind + max(0.0, again - write * (saves - within))
         if saves >= needed and cost <= most and (found is None or rent - cost >= found[0]):
             found = (rent - cost, start, behind, saves, cost, rent)
     if found is None:

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from .answer import Signed
 from .branch import (
+    ENDS,
     PROMISE_BYTES,
     SHORT,
     Branch,
@@ -444,7 +445,11 @@ class Ledger:
 def _settled(
     branch: Branch, commit: Commit, usage: Usage | None, answers: tuple[str, ...], signed: tuple[Signed, ...]
 ) -> Branch:
-    frontier = structs.replace(commit.frontier, usage=usage)
+    sent = commit.frontier
+    last = branch.frontier(sent.upstream, sent.model, sent.setting)
+    broken = any(promise.broke is not None for promise in commit.promises)
+    before = last.ends[1 - ENDS :] if last is not None and not broken else ()
+    frontier = structs.replace(sent, usage=usage, ends=(*before, (sent.turns, sent.at)))
     kept = [
         f
         for f in branch.frontiers

@@ -40,7 +40,7 @@ from .passage import Passage, enter
 from .policy import Policy, Stages, decode_policy
 from .rawjson import repair
 from .replay import Replayed, crosses, pointers, replay
-from .runs import Run, follow, runs
+from .runs import Run, follow, runs, turns_of
 from .spool import Spooled
 from .stages import ORDER, Facts, View, breakpoints
 from .stages.encoding import Config
@@ -398,6 +398,7 @@ def _commit(
         estimate=estimated(sent, facts.model),
         tail=tail.target if tail else None,
         tail_parts=tail.parts if tail else 0,
+        turns=turns_of(sent),
         ttl_s=lifetime(tail.ttl, facts.model) if tail else None,
         amounts=amounts_of(staged.plain, facts.model),
     )

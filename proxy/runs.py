@@ -169,6 +169,15 @@ def _turns(messages: tuple[Message, ...]) -> Iterator[int]:
         previous = message.role
 
 
+def turns_of(conversation: Conversation) -> int:
+    """Turns of the model in a conversation."""
+    count, answering = 0, False
+    for run in runs(conversation):
+        count += len(run.turns) - (answering and run.opens)
+        answering = run.closes
+    return count
+
+
 def within(found: Iterable[Run], stop: int) -> tuple[list[Run], int]:
     """The runs that end before message `stop`, and the place behind the last of them."""
     whole: list[Run] = []

@@ -252,7 +252,7 @@ def test_a_conversation_is_one_branch() -> None:
         turns=2,
         made=2,
         promises={key("a"): (promise("a", number=0),), key("d"): (promise("d", number=1),)},
-        frontiers=(structs.replace(frontier(2.0), usage=USAGE),),
+        frontiers=(structs.replace(frontier(2.0), usage=USAGE, ends=((0, 1.0), (0, 2.0))),),
         answers=("call_1",),
         answered=True,
         rewritten=True,

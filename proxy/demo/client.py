@@ -8,7 +8,7 @@ gives up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..simulator import Clock
 from . import faults
@@ -37,8 +37,12 @@ class CodingAgent:
         wire: Wire,
         clock: Clock,
         results: Callable[[Json], Json] = result,
+        tasks: Iterable[Task] = TASKS,
+        interrupted: int | None = INTERRUPTED,
     ) -> None:
-        """`results`: what a call of a tool gives."""
+        """`results`: what a call of a tool gives; `tasks`: what the person asks for; `interrupted`: the answer whose
+        calls they stop."""
+        self._interrupted = interrupted
         self._session = session
         self._results = results
         self.wire = wire
@@ -47,7 +51,7 @@ class CodingAgent:
         self._system = system_prompt()
         self._messages: list[Json] = []
         self._answers = 0
-        self._tasks = iter(TASKS)
+        self._tasks = iter(tasks)
         self.pause = 0.0
         self._ask(next(self._tasks))
 
@@ -118,7 +122,7 @@ class CodingAgent:
                 self._ask(task)
             return
         results = [self._results(call) for call in calls]
-        if step == INTERRUPTED:
+        if step == self._interrupted:
             stopped = {"content": "[Request interrupted by user]", "is_error": True}
             results = [answer | stopped for answer in results]
             results.append({"type": "text", "text": INTERRUPTION})

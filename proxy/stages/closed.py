@@ -96,7 +96,7 @@ def _batch(view: View, person: int) -> Proposal:
     purse = Purse.of(view, seen.total, HIGH_WATER)
     saves = sum(one.part.size for one in blocks)
     carried = sum(one.part.size * one.turns for one in blocks) // max(1, saves)
-    first = purse.kept(blocks[0].before, blocks[0].asked)
+    first = purse.kept(blocks[0].before, blocks[0].asked, seen.turns - 1 - blocks[0].turns)
     choice = purse.choose([Candidate(first, saves * purse.unit, carried)], 0)
     if choice is None:
         return NOTHING

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..branch import Break, Promise
-from ..economics import BYTES_PER_TOKEN, Account, Candidate, Suffix, Terms, account, best, needed_at
+from ..economics import BYTES_PER_TOKEN, Account, Candidate, Suffix, Terms, account, best, needed_at, weight
 from ..edits import Edit, Held
-from .batch import batch, terms_of
+from .batch import batch, frontier, terms_of
 from .results import survey_of
 from .view import Proposal, View
 
@@ -58,19 +58,24 @@ class Choice(Struct, frozen=True):
 
 class Purse(Struct, frozen=True):
     """`at`: what a break costs now. `needed`: tokens that a batch must reclaim for the window's sake, None where it is
-    not near. `total`: bytes of the prompt as it would go out."""
+    not near. `total`: bytes of the prompt as it would go out, `head`: of its tools and system. `alive`: see `_alive`."""
 
     view: View
     at: Terms
     total: int
     needed: float | None
+    head: int
+    alive: frozenset[int]
 
     @classmethod
     def of(cls, view: View, total: int, high_water: float) -> Purse:
         """`high_water`: the share of the window above which batches are made though they do not pay yet."""
         at = terms_of(view)
         needed = needed_at(total * at.scale / BYTES_PER_TOKEN, high_water, view.facts.model.window)
-        return cls(view, at, total, needed)
+        conversation = view.conversation
+        front = (*conversation.tools, *conversation.system)
+        head = sum(weight(part, view.facts.model) for part in front)
+        return cls(view, at, total, needed, head, _alive(view))
 
     @property
     def unit(self) -> float:
@@ -78,19 +83,21 @@ class Purse(Struct, frozen=True):
         return self.at.scale / BYTES_PER_TOKEN
 
     def fetched(self, size: int) -> float:
-        """What it costs to fetch so many bytes again: they are written anew, by a turn that reads all of the prompt."""
-        return self.at.write * size * self.unit + self.at.read * self.total * self.unit
+        """What it costs that so many bytes are fetched again: they are written anew."""
+        return self.at.write * size * self.unit
 
-    def kept(self, before: int, asked: int) -> float:
+    def kept(self, before: int, asked: int, turn: int) -> float:
         """Tokens that can still be read from the cache if a part changes that has so many bytes `before` it; `asked`:
-        bytes of the last request that did not have it.
+        bytes of the last request that did not have it, which had `turn` turns of the model.
 
-        Where the provider keeps what is marked, only what earlier requests had as a whole is kept, above the minimum [B13].
+        Where the provider keeps what is marked, that is what this request had as a whole, as long as its entry lives;
+        what came before it is older. Tools and system are marked in each request, and so live on [B10]. Nothing is kept
+        below the minimum [B13].
         """
         model = self.view.facts.model
         if model.regime != "breakpoints":
             return before * self.unit
-        kept = asked * self.unit
+        kept = (asked if turn in self.alive else min(asked, self.head)) * self.unit
         return kept if kept >= model.minimum else 0.0
 
     def choose(self, candidates: Sequence[Candidate], least_bytes: int) -> Choice | None:
@@ -132,6 +139,16 @@ class Purse(Struct, frozen=True):
         if isinstance(made, Promise):
             return Proposal(promises=(made,))
         return Proposal(held=(_held(stage, suffix, targets, f"{choice.stakes}; {made.reason}"),))
+
+
+def _alive(view: View) -> frozenset[int]:
+    """Turns of the model in those earlier requests whose end the provider still holds [B10]."""
+    known = frontier(view)
+    if known is None:
+        return frozenset()
+    lifetime = view.facts.model.ttl_s if known.ttl_s is None else known.ttl_s
+    now = view.facts.now
+    return frozenset(turns for turns, at in known.ends if lifetime is None or now - at <= lifetime)
 
 
 def _held(stage: str, suffix: Suffix, targets: int, reason: str) -> Held:

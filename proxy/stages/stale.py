@@ -144,7 +144,7 @@ def _judged(view: View, seen: Survey, config: Config, found: list[_Stale], says:
 def _candidates(found: Sequence[_Stale], purse: Purse) -> list[Candidate]:
     return [
         Candidate(
-            purse.kept(one.before, one.asked),
+            purse.kept(one.before, one.asked, one.seen.turn - 1),
             one.saves * purse.unit,
             one.turns,
             one.again * purse.fetched(one.saves) if one.again else 0.0,
