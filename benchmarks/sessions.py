@@ -9,23 +9,24 @@ are out of their window, and *hindsight* in the best turns, knowing how the sess
 Both are what `careful` sends with the results left out, charged by the same provider; their results become stale
 by the windows of `default`.
 
-The second table is about longer sessions, in the model of `schedule.py` alone: results of 2,000 tokens on average,
-the newest 8 kept, a system prompt of 20,000 tokens.
+The second table is about generated sessions of 40, 150 and 300 turns (`tests/sessions/spending.py`), played in the same
+way for each table of prices.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from statistics import mean
+from pathlib import Path
 from typing import Any
 
 import orjson
 from msgspec import Struct
 from report import Table, save
-from schedule import Course, Item, Schedule, cost, decided, hindsight, leave, rule, window
+from schedule import Course, Item, Schedule, cost, decided, hindsight, window
 
 from proxy.agents import Agents
 from proxy.answer import READERS
@@ -42,6 +43,11 @@ from proxy.simulator import Answer, Clock, Exchange, Provider, Settings, models,
 from proxy.sse import SseParser
 from proxy.stages import stale
 from proxy.stages.results import Seen, Survey
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.sessions.spending import TABLES, course, shares, work  # noqa: E402
+from tests.sessions.spending import played as played_work  # noqa: E402
 
 POLICIES = ("direct", "transparent", "careful", "default", "frugal")
 LIFETIME = 300.0
@@ -282,46 +288,39 @@ def demo(turns: int, numbers: dict[str, Any]) -> Table:
     return table
 
 
-def course(turns: int, pauses: float, read: float, seed: int) -> Course:
-    """A random session as in the module's prose."""
-    chance = random.Random(seed)
-    items = [Item(0, 20_000)]
-    breaks: dict[int, int] = {}
-    for turn in range(turns):
-        size = max(51, int(chance.expovariate(1 / 2000)))
-        items += (Item(turn, 100), Item(turn, size, size - 50, turn + 8))
-        if turn and chance.random() < pauses:
-            breaks[turn] = 0
-    return Course(tuple(items), turns, breaks, read)
-
-
-def long(quick: bool, numbers: dict[str, Any]) -> Table:
+def generated(quick: bool, numbers: dict[str, Any]) -> Table:
     table = Table(
-        "Longer sessions, by the model: cost as a share of clearing nothing",
-        ("turns, pauses, read price", "window", "rule", "hindsight", "rule / best"),
-        "pauses: share of turns after a pause longer than the cache lives. rule: `proxy.economics`. Mean over random sessions.",
-    )
-    for turns in (40, 150) if quick else (40, 150, 300):
-        for pauses in (0.0, 0.06):
-            for read in (0.1, 0.05):
-                shares: list[tuple[float, float, float]] = []
-                for seed in range(2 if quick else 6):
-                    one = course(turns, pauses, read, seed)
-                    whole = decided(one, leave)[0]
-                    shares.append(
-                        (
-                            decided(one, window)[0] / whole,
-                            decided(one, rule(one))[0] / whole,
-                            cost(one, hindsight(one)) / whole,
-                        )
-                    )
-                naive, ruled, best = (mean(column) for column in zip(*shares, strict=True))
-                numbers.setdefault("long", {})[f"{turns}.{pauses}.{read}"] = {
-                    "window": naive,
-                    "rule": ruled,
-                    "hindsight": best,
-                }
-                table.add(f"{turns}, {pauses:.0%}, {read}", naive, ruled, best, f"{ruled / best:.3f}")
+        "Generated sessions: cost as a share of the direct one",
+        ("turns, pauses, prices", "default", "at most", "frugal", "at most", "window", "best", "best, frugal"),
+        "prices: of a token read from the cache and of one written to it, in units of base input: Anthropic 0.1 and 1.25, reads at 0.05, OpenAI 0.1 and 1, local 0 and 1 (prefill). "
+        "pauses: about one turn in sixteen comes after the cache has expired. at most: the greatest share at any turn, where the session might have ended. "
+        "window: a naive sliding window; best: the best schedule of clearing in hindsight, by a dynamic programme over turns and cuts; both with the windows of default, or of frugal, and in a model in which every prefix that was once sent can be read. "
+        "What is not cleared (words, calls, errors, newest results) is the same for all.",
+    )  # fmt: skip
+    for turns in (40,) if quick else (40, 150, 300):
+        for pauses in (False, True):
+            session = work(1, turns, pauses=pauses)
+            with tempfile.TemporaryDirectory() as name:
+                direct = played_work(session, None, Path(name))
+                for prices in TABLES:
+                    spent = direct.spent(prices)
+                    row: list[float] = []
+                    for policy in ("default", "frugal"):
+                        folder = Path(name) / policy / prices.name
+                        found = [*shares(played_work(session, policy, folder, prices).spent(prices), spent)]
+                        row += [found[-1], max(found)]
+                    courses = [course(session, direct, policy, prices) for policy in ("default", "frugal")]
+                    whole = cost(courses[0], {})
+                    naive = decided(courses[0], window)[0] / whole
+                    best = [cost(one, hindsight(one)) / whole for one in courses]
+                    label = f"{turns}, {'pauses' if pauses else 'none'}, {prices.name}"
+                    numbers.setdefault("generated", {})[label] = {
+                        "direct": spent[-1],
+                        "default": row[0], "default_most": row[1],
+                        "frugal": row[2], "frugal_most": row[3],
+                        "window": naive, "best_default": best[0], "best_frugal": best[1],
+                    }  # fmt: skip
+                    table.add(label, *(f"{value:.2f}" for value in (*row, naive, *best)))
     return table
 
 
@@ -330,7 +329,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter sessions, nothing written")
     given = parser.parse_args()
     numbers: dict[str, Any] = {}
-    tables = [demo(TURNS, numbers), long(given.quick, numbers)]
+    tables = [demo(TURNS, numbers), generated(given.quick, numbers)]
     save("sessions", tables, numbers, quick=given.quick)
 
 
