@@ -49,4 +49,13 @@ Decisions
     The last request is remembered, not only what was decided. Context: 99 % of a turn is old, and reading it again
     costs more than everything else. Decision: messages whose bytes are the same are taken over as read and as sent.
     Consequence: a warm turn costs by what is new; without the memory the same bytes come out, later.
+
+    What batches cost in advance is bounded. Context: nobody knows when a session ends, and one that ends behind a
+    batch has paid for nothing. Decision: a promise of a batch says what it cost; the sum, less what the batches have
+    saved since, never exceeds a share of what the session would have cost without any. Consequence: short sessions
+    see few batches while their cache is warm, and every session stays within that share wherever it ends.
+
+    A compaction asks nobody. Context: a summary by a model costs a call, can fail, and says something else each time.
+    Decision: it is made from the history alone, by lists in people's, the model's and the tools' own words.
+    Consequence: it is poorer than a model's, and it is the same in every process, so that its bytes stand.
 """
