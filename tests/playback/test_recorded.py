@@ -1,8 +1,7 @@
 """From `stet serve --record` to `stet replay`: what is replayed is what was charged."""
 
 import json
-import re
-import subprocess
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from proxy.demo.plan import model
 from proxy.demo.sessions import SESSIONS
 from proxy.demo.wire import Wire
 from proxy.simulator import Clock, Provider, Server, Settings
+from tests.processes import STARTED, running
 
 import pytest
 
@@ -33,24 +33,17 @@ def test_a_session_is_replayed_as_it_was_charged(
     with Server(provider) as server:
         command = [sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--admin", "off"]
         command += ["--upstream", f"anthropic={server.url}#anthropic", "--state", "memory"]
-        with subprocess.Popen(
-            [*command, "--record", str(folder)], stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stderr is not None
-            try:
-                said = process.stderr.readline()
-                found = re.search(r"127\.0\.0\.1:(\d+)", said)
-                assert found, said
-                wire = Wire("127.0.0.1", int(found[1]), headers(session, "key"))
-                agent = CodingAgent(session, wire, clock)
-                statuses = []
-                for _ in range(TURNS):
-                    clock.advance(agent.pause)
-                    statuses.append(agent.turn().status)
-                wire.close()
-            finally:
-                process.terminate()
-                process.communicate(timeout=30)
+        command += ["--log", "json", "--record", str(folder)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("STET_")}
+        with running(command, STARTED, tmp_path / "log", environment) as listen:
+            host, _, port = listen.rpartition(":")
+            wire = Wire(host, int(port), headers(session, "key"))
+            agent = CodingAgent(session, wire, clock)
+            statuses = []
+            for _ in range(TURNS):
+                clock.advance(agent.pause)
+                statuses.append(agent.turn().status)
+            wire.close()
     assert statuses == [200] * TURNS
     (file,) = folder.iterdir()
     assert main(["replay", str(file), "--json"]) == 0
