@@ -17,17 +17,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..branch import Break, Promise
 from ..conversation import Message, Part, Reasoning, Role, ToolResult
-from ..economics import BYTES_PER_TOKEN, Candidate, best, weight
-from ..edits import Edit, Held, Remove, Replace, target_of
-from ..rawjson import closed_array, encoded, is_string, items
-from . import compact, stale, stubs
-from .batch import batch, terms_of
-from .contents import text_block, text_of
+from ..economics import BYTES_PER_TOKEN, weight
+from ..edits import Edit, Remove, Replace, target_of
+from . import stale, stubs
+from .contents import saying, text_of
 from .excerpt import excerpt
 from .files import later, use_of
-from .paying import short
+from .paying import Purse, held, short
 from .results import Seen, Survey, survey
 from .room import room
 from .view import NOTHING, Proposal, Region, View, causal
@@ -65,34 +62,21 @@ def propose(view: View, config: Config) -> Proposal:
     cut = causal(NAME, [*_cut(view, config)])
     if cut.promises:
         return cut  # what it leaves is counted with the next request, or refused as it would have been
-    model = view.facts.model
-    at = terms_of(view)
-    unit = at.scale / BYTES_PER_TOKEN
-    seen = survey(view)
+    model, seen = view.facts.model, survey(view)
+    purse = Purse.of(view, seen.total, 1.0)
     limit = config.fill * model.window - room(view.conversation, model.window)
-    over = seen.total * unit - limit
+    over = seen.total * purse.unit - limit
     if over <= 0:
         return NOTHING
-    going, saved = _chosen(view, config, seen, (over + MORE * model.window) / unit)
-    if saved * unit < over:
-        reason = (
-            f"{short(over)} tokens too many for the window, and {short(saved * unit)} that may be left out"
-        )
-        held = Held(
-            stage=NAME, reason=reason, targets=len(going), breaks_tokens=0, saves_tokens=round(saved * unit)
-        )
-        return Proposal(held=(held,))
-    edits = [*_edits(view, going, at.scale)]
-    first = min(one.seen.before for one in going)
-    found = best([Candidate(first * unit, saved * unit, 0)], at)
-    broke = Break(seen.turns, found.cost if found is not None else 0.0, saved * unit)
-    made = batch(view, NAME, edits, broke, forced=True)
-    if isinstance(made, Promise):
-        return Proposal(promises=(made,))
-    held = Held(
-        stage=NAME, reason=made.reason, targets=len(going), breaks_tokens=0, saves_tokens=round(saved * unit)
-    )
-    return Proposal(held=(held,))
+    going, saved = _chosen(view, config, seen, (over + MORE * model.window) / purse.unit)
+    if saved * purse.unit < over:
+        less = short(saved * purse.unit)
+        reason = f"{short(over)} tokens too many for the window, and {less} that may be left out"
+        return held(NAME, reason, len(going), saved * purse.unit)
+    edits = [*_edits(view, going, purse.at.scale)]
+    first = min(going, key=lambda one: one.seen.before).seen
+    kept = purse.kept(first.before, seen.asked_before(first), first.turn - 1)
+    return purse.decide(NAME, purse.forced(kept, saved), edits, len(going), keep_thinking=False)
 
 
 class _Going(Struct, frozen=True):
@@ -122,7 +106,7 @@ def _chosen(view: View, config: Config, survey: Survey, wanted: float) -> tuple[
 
 def _old(view: View, config: Config, survey: Survey) -> Iterator[Seen]:
     """Results of old turns that nothing rests on."""
-    needed = stubs.relied_on(survey, compact.STUBS)
+    needed = stubs.relied_on(survey, stubs.SAYS)
     shown = {to for pointer, to in view.pointers.items() if pointer not in view.cleared}
     for tool, shelf in survey.shelves.items():
         if any(fnmatchcase(tool, glob) for glob in config.protect):
@@ -219,31 +203,16 @@ def _cut(view: View, config: Config) -> Iterator[Edit]:
             continue
         text = text_of(part.content) if part.content is not None and len(part.content) > most else None
         kept = excerpt(text, most // 4, most // 4, most // 8) if text is not None else None
-        if kept is None or part.content is None:
+        if kept is None:
             continue
-        what = (
-            "the middle is"
-            if kept.cut
-            else f"lines {kept.first} to {kept.last} are"
-            if kept.first < kept.last
-            else f"line {kept.first} is"
-        )
-        lines = "\n".join(f"{number}: {line}" for number, line in kept.errors)
-        note = NOTE.format(
-            lines=kept.lines, size=kept.size, what=what, errors=ERRORS.format(lines=lines) if lines else ""
-        )
-        short_text = "\n".join(piece for piece in (kept.head, note, kept.tail) if piece)
-        content = (
-            encoded(short_text)
-            if is_string(part.content)
-            else closed_array([text_block(short_text, items(part.content))])
-        )
-        size = part.size - len(part.content) + len(content)
+        errors = ERRORS.format(lines=kept.told) if kept.errors else ""
+        note = NOTE.format(lines=kept.lines, size=kept.size, what=kept.missing, errors=errors)
+        told = saying(part, kept.around(note))
         yield Replace(
             stage=NAME,
             reason=f"an output of {kept.size} bytes, more than the window has room for",
             target=target_of(part),
             tokens_before=part.size // BYTES_PER_TOKEN,
-            tokens_after=size // BYTES_PER_TOKEN,
-            part=ToolResult(call_id=part.call_id, content=content, is_error=part.is_error, size=size),
+            tokens_after=told.size // BYTES_PER_TOKEN,
+            part=told,
         )

@@ -16,7 +16,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..branch import Break, Promise
 from ..conversation import (
     Conversation,
     Message,
@@ -29,23 +28,19 @@ from ..conversation import (
     ToolCall,
     ToolResult,
 )
-from ..economics import BYTES_PER_TOKEN, Candidate, best, size_of, weight
-from ..edits import Edit, Held, InsertAfter, Move, Remove, target_of
-from .batch import batch, speaks, tail, terms_of, theirs
-from .paying import short
+from ..economics import size_of, weight
+from ..edits import Edit, InsertAfter, Move, Remove, target_of
+from .batch import speaks, tail, theirs
+from .paying import Purse, held, short
 from .reasoning import demanded, stand_in
 from .results import survey
 from .room import room
-from .stale import Config as Stale
-from .stubs import meant
+from .stubs import SAYS, meant
 from .summary import summary
 from .telling import is_told
 from .view import NOTHING, Proposal, View
 
 NAME = "compact"
-
-STUBS = tuple(words.lower() for words in Stale().stubs)
-"""What a result says that means an earlier one."""
 
 WORTH = 0.1
 """Share of the window that a compaction must give back at least: else every message of a person would bring one."""
@@ -71,11 +66,11 @@ class _Plan(Struct, frozen=True):
 def propose(view: View, config: Config) -> Proposal:
     """One compaction, or why there is none."""
     conversation, model = view.conversation, view.facts.model
-    at = terms_of(view)
-    unit = at.scale / BYTES_PER_TOKEN
     sizes = [size_of(message, model) for message in conversation.messages]
     head = sum(weight(part, model) for part in (*conversation.tools, *conversation.system))
-    total = (head + sum(sizes)) * unit
+    purse = Purse.of(view, head + sum(sizes), 1.0)
+    unit = purse.unit
+    total = purse.total * unit
     mark = min(config.high_water * model.window, model.window - room(conversation, model.window))
     if total <= mark or not any(speaks(view, message) for message in tail(conversation)):
         return NOTHING
@@ -88,34 +83,15 @@ def propose(view: View, config: Config) -> Proposal:
             f"the prompt of {short(total)} tokens is above the mark of {short(mark)}, and {short(fixed)} of it (tools, system, "
             "the first message and the newest turn) have to stay"
         )
-        return _held(reason, 0, 0.0)
+        return held(NAME, reason, 0, 0.0)
     going = conversation.messages[plan.first : plan.cut]
     if _is_open(going, conversation.messages[plan.cut :]):
-        return _held("a call is still open", len(going), gone * unit)
+        return held(NAME, "a call is still open", len(going), gone * unit)
     edits = [*_edits(view, plan, leaving, unit)]
     if not edits:
         return NOTHING
-    found = best([Candidate(plan.before * unit, gone * unit, 0)], at)
-    broke = Break(_turns(conversation), found.cost if found is not None else 0.0, gone * unit)
-    made = batch(view, NAME, edits, broke, forced=True)
-    if isinstance(made, Promise):
-        return Proposal(promises=(made,))
-    return _held(made.reason, len(going), gone * unit)
-
-
-def _held(reason: str, targets: int, saves: float) -> Proposal:
-    return Proposal(
-        held=(Held(stage=NAME, reason=reason, targets=targets, breaks_tokens=0, saves_tokens=round(saves)),)
-    )
-
-
-def _turns(conversation: Conversation) -> int:
-    """Turns of the model so far."""
-    messages = conversation.messages
-    return sum(
-        message.role is Role.ASSISTANT and (not at or messages[at - 1].role is not Role.ASSISTANT)
-        for at, message in enumerate(messages)
-    )
+    forced = purse.forced(purse.kept(plan.before, plan.before, 0), gone)
+    return purse.decide(NAME, forced, edits, len(going), keep_thinking=False)
 
 
 def _plan(
@@ -257,7 +233,7 @@ def _rested_on(view: View, going: Sequence[Message], staying: Sequence[Message])
     """Ids of calls whose results a pointer or a stub means that stays."""
     results = [result for message in staying for result, _ in message.tally.results]
     pointed = {to for pointer in map(target_of, results) if (to := view.pointers.get(pointer)) is not None}
-    said = meant(survey(view), STUBS, {id(result) for result in results})
+    said = meant(survey(view), SAYS, {id(result) for result in results})
     return {
         result.call_id
         for message in going

@@ -48,6 +48,14 @@ def text_block(text: str, among: list[Raw]) -> bytes:
     return closed_object((("type", encoded(name)), ("text", encoded(text))))
 
 
+def saying(part: ToolResult, text: str) -> ToolResult:
+    """The result with this text alone in it; where it was a list of blocks it is one still."""
+    old = part.content or b""
+    content = encoded(text) if is_string(old) else closed_array([text_block(text, items(old))])
+    size = part.size - len(old) + len(content)
+    return ToolResult(call_id=part.call_id, content=content, is_error=part.is_error, size=size)
+
+
 def text_inside(part: ToolResult) -> str:
     """All texts of a result that say something, each from a line of its own on."""
     if part.content is None:

@@ -22,11 +22,10 @@ from msgspec import Meta, Struct
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN
 from ..edits import Replace, Target, target_of
-from ..rawjson import closed_array, encoded, is_string, items
 from ..runs import Run, runs
 from ..spool import HANDLE
 from .blocks import Block, blocks
-from .contents import text_block, text_of
+from .contents import saying, text_of
 from .results import Seen, Survey, main_argument, survey
 from .view import NOTHING, Proposal, Region, View, causal
 
@@ -236,17 +235,15 @@ def _sources(history: _History, seen: Seen, config: Config) -> Iterator[Seen]:
 
 
 def _edit(part: ToolResult, text: str, meant: Seen, reason: str) -> Replace:
-    """`text` instead of the whole; where it was a list it is one still."""
-    old = part.content or b""
-    content = encoded(text) if is_string(old) else closed_array([text_block(text, items(old))])
-    size = part.size - len(old) + len(content)
+    """`text` instead of the whole."""
+    told = saying(part, text)
     return Replace(
         stage=NAME,
         reason=reason,
         target=target_of(part),
         tokens_before=part.size // BYTES_PER_TOKEN,
-        tokens_after=size // BYTES_PER_TOKEN,
-        part=ToolResult(call_id=part.call_id, content=content, size=size),
+        tokens_after=told.size // BYTES_PER_TOKEN,
+        part=told,
         rests_on=target_of(meant.result),
     )
 

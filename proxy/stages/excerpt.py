@@ -45,6 +45,22 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     alike: int
     cut: bool
 
+    @property
+    def missing(self) -> str:
+        """What is left out, as the subject of a sentence with its verb."""
+        if self.cut:
+            return "the middle is"
+        return f"lines {self.first} to {self.last} are" if self.first < self.last else f"line {self.first} is"
+
+    def around(self, note: str) -> str:
+        """The text that is shown, with a note where the rest was."""
+        return "\n".join(piece for piece in (self.head, note, self.tail) if piece)
+
+    @property
+    def told(self) -> str:
+        """The lines that look like errors, each with its number."""
+        return "\n".join(f"{number}: {line}" for number, line in self.errors)
+
 
 def excerpt(text: str, head: int, tail: int, errors: int) -> Excerpt | None:
     """At most `head` bytes of the beginning, `tail` of the end and `errors` of lines between; None where that is all."""

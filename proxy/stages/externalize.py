@@ -20,10 +20,9 @@ from msgspec import Meta, Struct
 from ..conversation import ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN
 from ..edits import Edit, Held, Replace, target_of
-from ..rawjson import closed_array, encoded, is_string, items
 from ..runs import runs
 from ..spool import HANDLE, Spool, Spooled
-from .contents import text_block, text_of
+from .contents import saying, text_of
 from .excerpt import Excerpt, excerpt
 from .results import latest_calls
 from .view import Proposal, Region, View, causal
@@ -151,17 +150,15 @@ def _externalized(view: View) -> Iterator[str]:
 
 
 def _edit(part: ToolResult, kept: Excerpt, text: str) -> Replace:
-    """`text` instead of the whole; where it was a list it is one still."""
-    old = part.content or b""
-    content = encoded(text) if is_string(old) else closed_array([text_block(text, items(old))])
-    size = part.size - len(old) + len(content)
+    """`text` instead of the whole."""
+    told = saying(part, text)
     return Replace(
         stage=NAME,
         reason=f"huge output: {kept.size} bytes go to the spool",
         target=target_of(part),
         tokens_before=part.size // BYTES_PER_TOKEN,
-        tokens_after=size // BYTES_PER_TOKEN,
-        part=ToolResult(call_id=part.call_id, content=content, is_error=part.is_error, size=size),
+        tokens_after=told.size // BYTES_PER_TOKEN,
+        part=told,
     )
 
 
@@ -172,23 +169,15 @@ def shortened(kept: Excerpt, spool: Spool, handle: str) -> str:
         ways.append(FILE.format(path=spool.file(handle)))
     if spool.url:
         ways.append(ADDRESS.format(url=spool.address(handle), range=_example(kept)))
-    errors = ERRORS.format(
-        shown=len(kept.errors),
-        alike=kept.alike,
-        lines="\n".join(f"{number}: {line}" for number, line in kept.errors),
-    )
-    if kept.cut:
-        what = "the middle is"
-    else:
-        what = f"lines {kept.first} to {kept.last} are" if kept.first < kept.last else f"line {kept.first} is"
+    errors = ERRORS.format(shown=len(kept.errors), alike=kept.alike, lines=kept.told)
     note = NOTE.format(
         lines=kept.lines,
         size=kept.size,
-        what=what,
+        what=kept.missing,
         ways="\n".join(ways),
         errors=errors if kept.errors else "",
     )
-    return "\n".join(piece for piece in (kept.head, note, kept.tail) if piece)
+    return kept.around(note)
 
 
 def _example(kept: Excerpt) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ..branch import Break, Promise
 from ..economics import BYTES_PER_TOKEN, Account, Candidate, Suffix, Terms, account, best, needed_at, weight
 from ..edits import Edit, Held
+from ..runs import turns_of
 from .batch import batch, frontier, terms_of
 from .results import survey_of
 from .view import Proposal, View
@@ -120,6 +121,12 @@ class Purse(Struct, frozen=True):
             return Choice(smaller, account=found)
         return Choice(usual, account=found, fits=False)
 
+    def forced(self, kept: float, saves: int) -> Choice:
+        """A batch that the window asks for: it leaves `kept` tokens cached and saves so many bytes."""
+        suffix = best([Candidate(kept, saves * self.unit, 0)], self.at)
+        assert suffix is not None
+        return Choice(suffix, forced=True)
+
     def account(self) -> Account:
         """What leaving everything would have cost so far: by what the client sends, with nothing left out."""
         whole = survey_of(self.view.client, self.view.facts.model)
@@ -131,14 +138,13 @@ class Purse(Struct, frozen=True):
     ) -> Proposal:
         """The promise of a batch that goes, else what is held, of so many targets. `keep_thinking`: see `batch`."""
         if not choice.goes:
-            return Proposal(held=(_held(stage, choice.suffix, targets, choice.stakes),))
+            return _held(stage, choice.suffix, targets, choice.stakes)
         suffix = choice.suffix
-        turns = len(survey_of(self.view.conversation, self.view.facts.model).asked)
-        broke = Break(turns, suffix.cost, suffix.saves)
+        broke = Break(turns_of(self.view.conversation), suffix.cost, suffix.saves)
         made = batch(self.view, stage, edits, broke, forced=choice.forced, keep_thinking=keep_thinking)
         if isinstance(made, Promise):
             return Proposal(promises=(made,))
-        return Proposal(held=(_held(stage, suffix, targets, f"{choice.stakes}; {made.reason}"),))
+        return _held(stage, suffix, targets, f"{choice.stakes}; {made.reason}")
 
 
 def _alive(view: View) -> frozenset[int]:
@@ -151,14 +157,20 @@ def _alive(view: View) -> frozenset[int]:
     return frozenset(turns for turns, at in known.ends if lifetime is None or now - at <= lifetime)
 
 
-def _held(stage: str, suffix: Suffix, targets: int, reason: str) -> Held:
-    return Held(
+def _held(stage: str, suffix: Suffix, targets: int, reason: str) -> Proposal:
+    return held(stage, reason, targets, suffix.saves, suffix.breaks)
+
+
+def held(stage: str, reason: str, targets: int, saves: float, breaks: float = 0.0) -> Proposal:
+    """What is wanted and not done now: how many targets, tokens it would save and cached ones it would break."""
+    kept = Held(
         stage=stage,
         reason=reason,
         targets=targets,
-        breaks_tokens=round(suffix.breaks),
-        saves_tokens=round(suffix.saves),
+        breaks_tokens=round(breaks),
+        saves_tokens=round(saves),
     )
+    return Proposal(held=(kept,))
 
 
 def short(tokens: float) -> str:

@@ -57,6 +57,10 @@ class Survey(Struct, frozen=True):
         """How many turns of the model there are."""
         return len(self.asked)
 
+    def asked_before(self, seen: Seen) -> int:
+        """Bytes of the last request that did not have a result: that whose answer called for it."""
+        return self.asked[seen.turn - 1] if seen.turn else 0
+
 
 def survey(view: View) -> Survey:
     """The survey of what would be sent."""

@@ -31,6 +31,7 @@ from .inputs import Shortened, shortened
 from .paying import Choice, Purse
 from .regret import fetched_again, regrets, widened
 from .results import Seen, Survey, main_argument, survey
+from .stubs import SAYS
 from .view import NOTHING, Proposal, View, causal
 
 NAME = "stale"
@@ -65,19 +66,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_bytes: Annotated[int, Meta(ge=512, le=100_000_000)] = 1024
     min_batch_bytes: Annotated[int, Meta(ge=0, le=100_000_000)] = 4096
     protect: tuple[str, ...] = ()
-    stubs: tuple[Annotated[str, Meta(min_length=3)], ...] = (
-        "unchanged",
-        "not changed",
-        "no changes since",
-        "same as before",
-        "same as the previous",
-        "identical to",
-        "see earlier",
-        "see the earlier",
-        "refer to that",
-        "still current",
-        "already read",
-    )
+    stubs: tuple[Annotated[str, Meta(min_length=3)], ...] = SAYS
     superseded: Literal["off", "read", "write"] = "write"
     inputs: bool = False
     high_water: Annotated[float, Meta(gt=0, le=1)] = 0.8
@@ -85,9 +74,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Stale(Struct, frozen=True):
-    """A result that could go; `size`: bytes that clearing it takes out, 0 where it stays and only its call gets shorter; `turns`: how many requests carried it since it became stale; `asked`:
-    bytes of the request whose answer called for it, the last one that did not have it; `given`: what its call would
-    be given instead; `again`: the share of such results that were fetched again."""
+    """A result that could go; `size`: bytes that clearing it takes out, 0 where it stays and only its call gets
+    shorter; `turns`: how many requests carried it since it became stale; `asked`: bytes of the request whose answer
+    called for it, the last one that did not have it; `given`: what its call would be given instead; `again`: the share
+    of such results that were fetched again."""
 
     seen: Seen
     size: int
@@ -167,7 +157,10 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
         keep = widened(window(tool, config), view.regrets.get(tool, 0))
         outside = [
             _Stale(
-                seen, _size_of(view, config, seen.result), survey.turns - pusher.turn, _asked(survey, seen)
+                seen,
+                _size_of(view, config, seen.result),
+                survey.turns - pusher.turn,
+                survey.asked_before(seen),
             )
             for seen, pusher in zip(shelf, shelf[keep:], strict=False)
             if _large(view, survey, config, seen)
@@ -220,10 +213,6 @@ def _size_of(view: View, config: Config, result: ToolResult) -> int:
     return weight(result, view.facts.model) if result.images else result.size
 
 
-def _asked(survey: Survey, seen: Seen) -> int:
-    return survey.asked[seen.turn - 1] if seen.turn else 0
-
-
 def _outdated(
     view: View, survey: Survey, config: Config, inside: Sequence[Seen], says: tuple[str, ...]
 ) -> Iterator[_Stale]:
@@ -245,7 +234,9 @@ def _outdated(
         by_writes = config.superseded == "write" and not view.regrets.get(seen.call.name)
         turn = after.outdated(seen, use, by_writes=by_writes)
         if turn is not None:
-            yield _Stale(seen, _size_of(view, config, seen.result), survey.turns - turn, _asked(survey, seen))
+            yield _Stale(
+                seen, _size_of(view, config, seen.result), survey.turns - turn, survey.asked_before(seen)
+            )
 
 
 def window(tool: str, config: Config) -> int:

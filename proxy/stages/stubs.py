@@ -19,6 +19,21 @@ from .view import Region, View
 NAME = "stub"
 """The stage in whose name a stub gets its content back: what `stale` promises is known as cleared."""
 
+SAYS = (
+    "unchanged",
+    "not changed",
+    "no changes since",
+    "same as before",
+    "same as the previous",
+    "identical to",
+    "see earlier",
+    "see the earlier",
+    "refer to that",
+    "still current",
+    "already read",
+)
+"""What a stub says, in any case, unless a policy has it otherwise."""
+
 STUB_BYTES = 300
 """Content of this length or more says something of its own."""
 
