@@ -10,38 +10,23 @@ from msgspec import Struct
 
 from ..agents import Agent, FileUse
 from ..conversation import ToolCall, ToolResult
+from ..memo import Memo
 from .results import Seen, Survey
 
 REMEMBERED_BYTES = 4096
 """Longer arguments are looked at each time: they would be kept alive by what is remembered."""
 
 
+_remembering: Memo[Agent, Callable[[str, bytes], FileUse | None]] = Memo(
+    lambda agent: lru_cache(maxsize=2048)(agent.file_use), limit=64
+)
+
+
 def use_of(agent: Agent, call: ToolCall) -> FileUse | None:
     """What a call does to a file."""
-    if not agent.files:
-        return None
-    known = _known if len(call.input) <= REMEMBERED_BYTES else _use
-    return known(_Named(agent), call.name, call.input)
-
-
-class _Named:
-    """An agent as a key: recognisers are made once, and hold what cannot be hashed."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-
-    def __hash__(self) -> int:
-        return hash(self.agent.name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Named) and other.agent is self.agent
-
-
-def _use(agent: _Named, tool: str, arguments: bytes) -> FileUse | None:
-    return agent.agent.file_use(tool, arguments)
-
-
-_known = lru_cache(maxsize=2048)(_use)
+    if len(call.input) > REMEMBERED_BYTES:
+        return agent.file_use(call.name, call.input)
+    return _remembering(agent)(call.name, call.input)
 
 
 class Later(Struct, frozen=True):

@@ -151,6 +151,7 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
     """The results that are worth clearing and were not cleared before, with the turn in which they became stale."""
     found: list[_Stale] = []
     inside: list[Seen] = []
+    least = config.min_bytes
     for tool, shelf in survey.shelves.items():
         if any(fnmatchcase(tool, glob) for glob in config.protect):
             continue
@@ -163,7 +164,7 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
                 survey.asked_before(seen),
             )
             for seen, pusher in zip(shelf, shelf[keep:], strict=False)
-            if _large(view, survey, config, seen)
+            if (seen.result.size >= least or config.inputs) and _large(view, survey, config, seen)
         ]
         again = fetched_again(view, tool, shelf) if outside else 0.0
         found += outside if not again else [structs.replace(one, again=again) for one in outside]
