@@ -327,7 +327,11 @@ class Ledger:
             return
         sent = ticket.commit.frontier
         frontiers = tuple(
-            structs.replace(frontier, at=max(at, frontier.at))
+            structs.replace(
+                frontier,
+                at=max(at, frontier.at),
+                ends=(*frontier.ends[:-1], (frontier.turns, max(at, frontier.at))),
+            )
             if (frontier.upstream, frontier.model, frontier.setting, frontier.parts)
             == (sent.upstream, sent.model, sent.setting, sent.parts)
             else frontier

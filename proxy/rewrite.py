@@ -42,7 +42,7 @@ from .rawjson import repair
 from .replay import Replayed, crosses, pointers, replay
 from .runs import Run, follow, runs, turns_of
 from .spool import Spooled
-from .stages import ORDER, Facts, View, breakpoints
+from .stages import ORDER, RETROACTIVE, Facts, View, breakpoints
 from .stages.encoding import Config
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
@@ -127,6 +127,8 @@ def rewrite(
         fields=policy.fields(facts.agent),
     )
     staged = _staged(view, policy, kept, dialect)
+    if staged.batched and (wrong := _faults(passage, staged, facts)):
+        staged = _without_batches(view, policy, kept, dialect, staged, wrong)
     return _closed(dialect, policy, facts, passage, staged, mended)
 
 
@@ -188,8 +190,32 @@ class _Staged(Struct, frozen=True, kw_only=True):
     batched: bool
 
 
-def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _Staged:
-    """Each stage sees what the ones before it left."""
+def _without_batches(
+    view: View, policy: Policy, kept: Replayed, dialect: Dialect, staged: _Staged, wrong: frozenset[str]
+) -> _Staged:
+    """The request without the batches that it would have made: what they would have broken is worse than a prompt that
+    is longer than it need be, and the repairs of other stages are not to be lost with them."""
+    made = [p for p in staged.promises if p.broke is not None and p.stage in RETROACTIVE]
+    if not made:
+        return staged
+    again = _staged(view, policy, kept, dialect, without=frozenset(promise.stage for promise in made))
+    held = [
+        Held(
+            stage=promise.stage,
+            reason=f"a batch would leave {', '.join(sorted(wrong))}",
+            targets=len(promise.edits),
+            breaks_tokens=0,
+            saves_tokens=round(promise.broke.saves if promise.broke is not None else 0),
+        )
+        for promise in made
+    ]
+    return structs.replace(again, held=(*again.held, *held))
+
+
+def _staged(
+    view: View, policy: Policy, kept: Replayed, dialect: Dialect, without: frozenset[str] = frozenset()
+) -> _Staged:
+    """Each stage sees what the ones before it left; stages in `without` do nothing."""
     lasting, passing = [*kept.edits], list[Edit]()
     promises: list[Promise] = []
     held: list[Held] = []
@@ -199,7 +225,7 @@ def _staged(view: View, policy: Policy, kept: Replayed, dialect: Dialect) -> _St
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
             plain, sums = view.conversation, runs(view.conversation)
         config = policy.config(stage.NAME)
-        if config is None:
+        if config is None or stage.NAME in without:
             continue
         proposal = stage.propose(view, config)
         held += proposal.held
@@ -302,16 +328,19 @@ def _check(passage: Passage, staged: _Staged, facts: Facts) -> str:
 
     What was sent before was checked then; only a batch reaches back into it.
     """
+    new = _faults(passage, staged, facts)
+    if new and facts.strict:
+        raise LawError(f"the rewrite would send: {', '.join(sorted(new))}")
+    return ", ".join(sorted(new))
+
+
+def _faults(passage: Passage, staged: _Staged, facts: Facts) -> frozenset[str]:
+    """The faults of what would be sent that the client's body does not have."""
     view = staged.view
     messages = view.conversation.messages
     since = 0 if staged.batched else _settled(messages, view.start)
     ours = faults(messages, view.rules, facts.model, since)
-    if not ours:
-        return ""
-    new = ours - faults(passage.client.messages, view.rules, facts.model)
-    if new and facts.strict:
-        raise LawError(f"the rewrite would send: {', '.join(sorted(new))}")
-    return ", ".join(sorted(new))
+    return ours - faults(passage.client.messages, view.rules, facts.model) if ours else frozenset()
 
 
 def _bare(policy: Policy, facts: Facts, passage: Passage) -> tuple[Promise, ...]:

@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec import Raw, structs
 
-from proxy.agents import Agent, Agents, compile_agent, merged, spans, substitute
+from proxy.agents import Agent, Agents, FileUse, compile_agent, merged, spans, substitute
 from proxy.conversation import Mark, Message, Reminder, Role, Source, Text, ToolResult
 from proxy.errors import ConfigError
 from proxy.yamlfile import parse
@@ -195,3 +195,48 @@ def test_every_agent_has_the_generic_ranges() -> None:
     assert agents.generic.ranges
     for agent in agents.known:
         assert agent.ranges[-len(agents.generic.ranges) :] == agents.generic.ranges
+
+
+FILES = """\
+agent: gardener
+files:
+  - {does: write, tools: ['*edit*', save], paths: [path, file]}
+  - {does: write, tools: [patch], matching: 'File: (?P<path>[^"\\\\]+)'}
+  - {does: read, tools: ['*read*'], paths: [path]}
+ranges:
+  - {tools: ['*read*'], arguments: [offset]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "use"),
+    [
+        ("read", b'{"path":"a.py"}', FileUse("read", "a.py", whole=True)),
+        ("read", b'{"path":"a.py","offset":3}', FileUse("read", "a.py", whole=False)),
+        ("edit", b'{"path":7,"file":"a.py"}', FileUse("write", "a.py", whole=True)),
+        ("patch", b'{"input":"*** File: a.py\\n+x"}', FileUse("write", "a.py", whole=True)),
+        ("patch", b'{"input":"nothing"}', None),
+        ("read", b'{"path":""}', None),
+        ("read", b'["a.py"]', None),
+        ("read", b'{"path":', None),
+        ("run", b'{"path":"a.py"}', None),
+    ],
+)
+def test_calls_that_read_or_write_a_file(tool: str, arguments: bytes, use: FileUse | None) -> None:
+    """By name of the tool and of the argument, or by what its text says; what names no file is about none."""
+    assert compiled(FILES).file_use(tool, arguments) == use
+
+
+def test_a_rule_for_files_needs_to_say_where_the_path_is() -> None:
+    """A pattern without the group would find nothing to name."""
+    with pytest.raises(ConfigError, match=r"the pattern needs a group \(\?P<path>"):
+        compiled("agent: a\nfiles:\n  - {does: read, tools: [x], matching: 'File: .*'}\n")
+
+
+def test_every_agent_has_the_generic_files_tasks_and_tools_from_outside() -> None:
+    """They are known by what tools are usually called."""
+    agents = Agents.load()
+    for agent in agents.known:
+        assert agent.files[-len(agents.generic.files) :] == agents.generic.files
+        assert set(agents.generic.todos) <= set(agent.todos)
+        assert set(agents.generic.outside) <= set(agent.outside)

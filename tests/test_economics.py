@@ -336,3 +336,31 @@ def test_an_estimate_knows_that_images_are_not_text() -> None:
         messages=(Message(role=Role.USER, parts=parts),),
     )
     assert estimated(conversation, model) == 200 + 300 + 100 + 1_500 + 3_000
+
+
+def test_what_is_likely_fetched_again_is_a_cost_but_not_where_it_would_be_written_anyway() -> None:
+    """A warm break pays later; behind a cold cache what stays is written too, so clearing costs no more."""
+    warm = Terms(cached=10_000.0, read=0.1, write=1.25, scale=1.0)
+    cold = Terms(cached=0.0, read=0.1, write=1.25, scale=1.0)
+    plain, missed = Candidate(0.0, 5_000.0, 3), Candidate(0.0, 5_000.0, 3, again=2_000.0)
+
+    def cost(one: Candidate, at: Terms) -> float:
+        found = best([one], at)
+        assert found is not None
+        return found.cost
+
+    assert cost(missed, warm) == cost(plain, warm) + 2_000.0
+    assert cost(missed, cold) == cost(plain, cold) == 0.0
+
+
+def test_no_batch_is_best_that_costs_more_than_may_be_spent() -> None:
+    """A smaller suffix may do; else there is none."""
+    at = Terms(cached=50_000.0, read=0.1, write=1.25, scale=1.0)
+    candidates = [Candidate(5_000.0, 9_000.0, 90), Candidate(40_000.0, 9_000.0, 20)]
+    whole = best(candidates, at)
+    assert whole is not None
+    assert whole.start == 0
+    smaller = best(candidates, at, most=5_000.0)
+    assert smaller is not None
+    assert (smaller.start, smaller.cost <= 5_000.0) == (1, True)
+    assert best(candidates, at, most=-20_000.0) is None

@@ -259,6 +259,19 @@ def test_a_conversation_is_one_branch() -> None:
     )
 
 
+def test_what_is_read_again_lives_on_from_then() -> None:
+    """The end of that very request; of a branch that is gone nothing is known."""
+    talk = Talk()
+    talk.say("abc", session="mine")
+    ticket = talk.leave("abcde", session="mine")
+    talk.ledger.settle(ticket, USAGE, (), success=True)
+    talk.ledger.refreshed(ticket, 500.0)
+    [branch] = talk.ledger.branches(ROOT).values()
+    [kept] = branch.frontiers
+    assert (kept.at, kept.ends[-1]) == (500.0, (kept.turns, 500.0))
+    Ledger().refreshed(ticket, 500.0)
+
+
 def test_a_fork_starts_with_the_promises_about_what_it_shares() -> None:
     """The old branch stays as it is. Else a client that goes back again and again would be remembered ever longer."""
     talk = Talk()

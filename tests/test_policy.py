@@ -6,7 +6,15 @@ import pytest
 
 from proxy.agents import Agents
 from proxy.errors import ConfigError, StetError
-from proxy.policy import STAGES, Policy, decode_policy, load_policy, policy_schema, shipped_policies
+from proxy.policy import (
+    STAGES,
+    Policy,
+    decode_policy,
+    load_policy,
+    policy_schema,
+    shipped_policies,
+    unmatched,
+)
 from proxy.stages import ORDER
 
 
@@ -230,3 +238,21 @@ def test_a_stage_named_without_a_word_about_it_is_an_error_with_its_place(tmp_pa
     file.write_text("extends: careful\nstale:\n")
     with pytest.raises(StetError, match=r"policy\.yaml:2:\d+: say what `stale` does"):
         load_policy(file)
+
+
+def test_conditions_that_nothing_known_meets_are_named_with_their_place(tmp_path: Path) -> None:
+    """A server may know more names, so they are told and not refused."""
+    path = write(
+        tmp_path,
+        "name: mine\nextends: default\nwhen:\n  - {agent: 'claude-*', stale: off}\n  - {upstream: mine, stale: off}\n",
+    )
+    [doubt] = unmatched(path, ["claude-code"], ["anthropic"])
+    assert str(doubt).startswith(f"{path}:5:16: no upstream that comes with Stet is called 'mine'")
+    assert unmatched("default", [], []) == []
+
+
+def test_the_files_that_a_policy_injects_are_known(tmp_path: Path) -> None:
+    """Who sends the request reads them first."""
+    path = write(tmp_path, "name: mine\nextends: default\ninject: {files: [AGENTS.md, docs/style.md]}\n")
+    assert load_policy(path).choose("", "", "").injected == ("AGENTS.md", "docs/style.md")
+    assert load_policy("default").choose("", "", "").injected == ()

@@ -53,4 +53,7 @@ ORDER: tuple[Stage[Any], ...] = (
     breakpoints,
 )
 
-__all__ = ["ORDER", "Facts", "Proposal", "Region", "Stage", "View", "breakpoints"]
+RETROACTIVE = frozenset((stale.NAME, compact.NAME, budget.NAME))
+"""Stages that change what was sent before, and repair nothing: a request can do without them."""
+
+__all__ = ["ORDER", "RETROACTIVE", "Facts", "Proposal", "Region", "Stage", "View", "breakpoints"]

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..conversation import Message, Part, Reasoning, Role, ToolResult
+from ..conversation import Message, Part, Reasoning, Role, ToolCall, ToolResult
 from ..economics import BYTES_PER_TOKEN, weight
 from ..edits import Edit, Remove, Replace, target_of
 from . import stale, stubs
@@ -140,13 +140,29 @@ def _results(view: View, config: Config, survey: Survey) -> list[_Going]:
 def _pairs(view: View, config: Config, survey: Survey) -> list[_Going]:
     """Old calls with their results, the largest first; signed calls bind their turn together [A304]."""
     model = view.facts.model
+    between = _between_words(view.conversation.messages) if model.merge_same_role else set()
     found = [
         _Going(seen, weight(seen.result, model) + weight(seen.call, model), pair=True)
         for seen in _old(view, config, survey)
-        if not seen.call.signature and not seen.call.server
+        if not seen.call.signature and not seen.call.server and id(seen.call) not in between
         if b'"tool_reference"' not in (seen.result.content or b"")
     ]
     return sorted(found, key=lambda one: (-one.saves, one.seen.before))
+
+
+def _between_words(messages: Sequence[Message]) -> set[int]:
+    """`id()` of the calls in answers that are nothing but calls, where more than their results follows: without such an
+    answer two turns of the user would stand side by side [A521]."""
+    found: set[int] = set()
+    calls: list[int] = []
+    for message in (one for one in messages if one.written):
+        said = [part for part in message.parts if not part.nth and not isinstance(part, Reasoning)]
+        if message.role is Role.ASSISTANT:
+            bare = all(isinstance(part, ToolCall) for part in said)
+            calls = [id(part) for part in said] if bare else []
+        elif not all(isinstance(part, ToolResult) for part in said):
+            found.update(calls)
+    return found
 
 
 def _edits(view: View, going: Sequence[_Going], scale: float) -> Iterator[Edit]:

@@ -128,7 +128,7 @@ def _listed(arguments: bytes) -> Tasks | None:
     """The tasks in what a call was given; None where they are in none of the known forms."""
     try:
         given = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     tasks = next((given[name] for name in _LISTS if name in given), None) if isinstance(given, dict) else None
     if isinstance(tasks, str) and tasks.strip():

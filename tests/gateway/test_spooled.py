@@ -135,6 +135,25 @@ def output(sent: dict[str, Any], place: int = 2) -> str:
 MAKE = Call("run", {"cmd": "make"})
 
 
+def test_reading_an_output_back_is_a_regret_of_its_tool(tmp_path: Path) -> None:
+    """The log line says which tool's output was fetched again; a further range of it says so once more."""
+
+    async def scene() -> None:
+        async with bench(tmp_path) as work:
+            await work.say("Build it.", then=MAKE)
+            name = HANDLE.search(output(await work.give(LOG, then=MAKE)))
+            assert name is not None
+            ask = Call("run", {"cmd": f"sed -n 40,60p {tmp_path}/spool/{name[0]}.txt"})
+            await work.give("built", then=ask)
+            await work.give("unit 00040 is built\n" * 20)
+            await asyncio.sleep(0.05)
+            lines = [line for line in work.log.getvalue().splitlines() if "fetched again" in line]
+            assert len(lines) == 1
+            assert "fetched again run:1" in lines[0]
+
+    run(scene())
+
+
 def test_an_agent_works_with_a_huge_output(tmp_path: Path) -> None:
     """It is shortened on arrival and for ever, read again over HTTP and by path, and the cache holds all along."""
 

@@ -10,7 +10,8 @@ from proxy.edits import Remove, apply, target_of
 from tests.laws import test_laws as laws
 from tests.laws.client import Shown, text
 from tests.laws.driver import Driver, World
-from tests.laws.sessions import EAGER, Session, Step, play
+from proxy.stages import budget
+from tests.laws.sessions import EAGER, NARROW, Session, Step, play
 from tests.laws.spelling import Style
 
 PLAIN = World()
@@ -372,3 +373,33 @@ def test_blanks_that_are_taken_stay_when_an_empty_text_before_them_goes():
     )
     assert contents(driver)[:4] == contents(driver, 2)
     assert contents(driver, 2)[3]["parts"] == [{"text": "   "}]
+
+
+# -- the end of the window -------------------------------------------------------------------------------
+
+LOCAL = World(policy=NARROW, model="claude-opus-4-7", upstream="llama.cpp")
+FULL = [
+    Step(results=("big",), says=(), answer=(3, 3, 3)),
+    Step(results=("big_blocks",), says=(), answer=(3, 3)),
+    Step(results=("big",), says=(), answer=(3, 3)),
+    Step(results=("big",), layout="behind_text", says=(), picture=True, answer=(3,)),
+]
+
+
+def test_a_full_window_leaves_turns_that_alternate():
+    """An answer that is calls alone stays where a picture stands behind its results: two users in a row are refused."""
+    driver = play(LOCAL, FULL)
+    assert [one.status for one in driver.sent] == [200] * 4
+    assert [one.rewrite.broken for one in driver.sent] == [""] * 4
+    assert any(edit.stage == "budget" for edit in driver.sent[-1].rewrite.edits)
+
+
+def test_a_batch_that_would_break_something_is_withdrawn_and_the_repairs_stay(monkeypatch):
+    """Whatever a stage got wrong about a full window: the request goes out mended, only longer than it need be."""
+    monkeypatch.setattr(budget, "_between_words", lambda _: set())
+    last = play(LOCAL, FULL).sent[-1]
+    assert last.rewrite.broken == ""
+    assert last.status == 200
+    assert {edit.stage for edit in last.rewrite.edits} >= {"balance"}
+    assert not any(edit.stage == "budget" and edit.committed for edit in last.rewrite.edits)
+    assert "a batch would leave two turns of one speaker" in [held.reason for held in last.rewrite.held]

@@ -7,13 +7,15 @@ import pytest
 from msgspec import structs
 
 from proxy.agents import Agents
+from proxy.conversation import Message, Role, Text, ToolCall, ToolResult
 from proxy.policy import Policy, Stages
 from proxy.simulator import Call, Say
 from proxy.stages import balance, breakpoints, compact, inject, reasoning, stale
 from proxy.stages.summary import OPENING
+from proxy.stages.summary import summary as told
 
 from tests.simulator.bodies import READ, RUN, result
-from tests.stages.clearing import OPUS, Json, Work, lines
+from tests.stages.clearing import OPUS, Json, Work, lines, results
 
 WINDOW = 30_000
 TODO = {"name": "TodoWrite", "description": "Write the list.", "input_schema": {"type": "object"}}
@@ -140,8 +142,8 @@ def test_the_summary_tells_open_and_finished_tasks_files_and_errors_apart() -> N
     second = [first[0] | {"status": "completed"}, first[1]]
     work.does("TodoWrite", {"todos": second}, "ok")
     filled(work)
-    told = summary(work.sent[-1])
-    sections = {part.splitlines()[0]: part.splitlines()[1:] for part in told.split("\n\n")[1:]}
+    words = summary(work.sent[-1])
+    sections = {part.splitlines()[0]: part.splitlines()[1:] for part in words.split("\n\n")[1:]}
     assert sections["Done:"] == ["- mend the pump"]
     assert sections["Still open:"] == ["- mend the fan"]
     assert sections["Failed, and not seen to succeed since:"] == ["- make fan: error: no rule to make fan"]
@@ -175,3 +177,82 @@ def test_it_waits_for_a_message_of_a_person() -> None:
     work.say("Good. And now?")
     assert any(edit.stage == "compact" for edit in work.last.edits)
     assert said(work.sent[-1], "user") == ["Read everything.", "Good. And now?"]
+
+
+def test_what_stays_rests_on_stays_too() -> None:
+    """A stub in the newest turn means a result of long ago: its call and it are kept, whatever stands around."""
+    work = Long()
+    work.say("Look after the fan.")
+    work.does("read_file", {"path": "pump.py"}, lines("pump", 300))
+    filled(work, times=6)
+    work.does("read_file", {"path": "pump.py"}, "File unchanged since your last read.")
+    work.say("And now? " + "x" * 12_000)
+    assert any(edit.stage == "compact" for edit in work.last.edits)
+    shown = results(work.sent[-1])
+    assert shown[-1] == "File unchanged since your last read."
+    assert shown[0] == lines("pump", 300)
+    assert lines("f1", 1_200) not in shown
+
+
+def test_a_call_that_is_open_waits() -> None:
+    """A person speaks while the results of a call are missing: they may come yet."""
+    work = Long()
+    work.policy = Policy(name="test", stages=Stages(compact=compact.Config()))
+    work.say("Look after the fan.")
+    filled(work, times=5)
+    work.messages += [
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_open", "name": "run", "input": {}}],
+        },
+        {"role": "user", "content": [{"type": "text", "text": "Never mind."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]},
+        {"role": "user", "content": [{"type": "text", "text": "And the rest? " + "x" * 60_000}]},
+    ]
+    made = work.rewrite()
+    assert [held.reason for held in made.held] == ["a call is still open"]
+
+
+def test_more_than_the_newest_turn_stays_where_it_fits() -> None:
+    """As many whole turns of people as the target has room for."""
+    work = Long(target=0.5)
+    work.say("Look after the fan.")
+    filled(work, times=9)
+    kept = [words for words in said(work.sent[-1], "user") if words.startswith("Do ")]
+    assert 1 < len(kept) < 9
+
+
+@pytest.mark.parametrize(
+    ("given", "sections"),
+    [
+        ({"plan": [{"step": "a", "status": "done"}, {"step": "b"}]}, ["Done:\n- a", "Still open:\n- b"]),
+        ({"todos": ["a", "b"]}, ["Still open:\n- a\n- b"]),
+        ({"todos": "mend the fan"}, ["The list of tasks as last written:\n- mend the fan"]),
+        ({"op": "write"}, ["The list of tasks as last written:\n- fan: open"]),
+        ({"todos": []}, ["The list of tasks as last written:\n- fan: open"]),
+        (
+            {"todos": [{"status": "done"}, {"content": " "}]},
+            ["The list of tasks as last written:\n- fan: open"],
+        ),
+    ],
+)
+def test_lists_of_tasks_are_read_in_the_forms_that_agents_give_them(given: Json, sections: list[str]) -> None:
+    """By members that carry names and states; where none is known, by what the tool answered."""
+    work = Long()
+    work.say("Mend the fan.")
+    work.does("TodoWrite", given, "fan: open")
+    filled(work)
+    for section in sections:
+        assert section in summary(work.sent[-1])
+
+
+def test_arguments_that_nest_without_end_are_no_list_of_tasks() -> None:
+    """They are passed over; the history is compacted all the same."""
+    deep = b'{"todos":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    messages = (
+        Message(role=Role.USER, parts=(Text(text="Mend it."),)),
+        Message(role=Role.ASSISTANT, parts=(ToolCall(id="a", name="TodoWrite", input=deep),)),
+        Message(role=Role.ASSISTANT, parts=(ToolCall(id="b", name="TodoWrite", input=b"{"),)),
+        Message(role=Role.USER, parts=(ToolResult(call_id="b", content=b'"no"', is_error=True),)),
+    )
+    assert "tasks" not in told(messages, Agents.load().generic, 3)

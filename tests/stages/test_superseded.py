@@ -4,13 +4,16 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import Raw
 
 from proxy.agents import Agents
-from proxy.conversation import ToolCall
+from proxy.conversation import Conversation, ToolCall, ToolResult
 from proxy.simulator import Call
 from proxy.stages.inputs import shortened
 from proxy.stages.regret import widened
-from proxy.stages.stale import Config
+from proxy.stages.results import Seen, Survey
+from proxy.stages.room import room
+from proxy.stages.stale import Config, leaving
 
 from tests.simulator.bodies import READ, result
 from tests.stages.clearing import Work, is_placeholder, lines, results
@@ -163,3 +166,51 @@ def test_long_texts_of_an_old_call_go_with_its_result() -> None:
 def test_calls_that_keep_what_they_were_given(call: ToolCall) -> None:
     """What is short, signed [A304], the provider's or no object of arguments stays."""
     assert shortened(call) is None
+
+
+def test_what_becomes_stale_in_a_whole_history_and_when() -> None:
+    """By the window of its tool, or by a later reading or change of its file, whichever comes first."""
+    agent = Agents.load().generic
+
+    def seen(turn: int, name: str, path: str, size: int = 2_000, **members: Any) -> Seen:
+        call = ToolCall(id=f"c{turn}", name=name, input=orjson.dumps({"path": path}))
+        return Seen(ToolResult(call_id=call.id, content=b'"x"', size=size, **members), call, 0, turn)
+
+    shelf = [
+        seen(1, "read", "a"),
+        seen(2, "read", "b"),
+        seen(3, "read", "c", size=100),
+        seen(4, "read", "b"),
+        seen(5, "read", "d", is_error=True),
+    ]
+    survey = Survey(
+        {"read": shelf, "edit": [seen(6, "edit", "a")], "db_read": [seen(1, "db_read", "a")]}, 0, []
+    )
+    config = Config(keep=3, protect=("db*",))
+    assert [(one.turn, when) for one, when in leaving(survey, config, agent)] == [(1, 4), (2, 4)]
+    config = Config(keep=9, protect=("db*",))
+    assert [(one.turn, when) for one, when in leaving(survey, config, agent)] == [(1, 6), (2, 4)]
+    config = Config(keep=9, superseded="off")
+    assert list(leaving(survey, config, agent)) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "tokens"),
+    [
+        ({}, 0),
+        ({"max_tokens": 500}, 500),
+        ({"max_completion_tokens": 700, "max_tokens": 500}, 700),
+        ({"max_tokens": 90_000}, 2_500),
+        ({"max_tokens": "many"}, 0),
+        ({"max_tokens": -1}, 0),
+        ({"generationConfig": {"maxOutputTokens": 800}}, 800),
+        ({"generationConfig": "none"}, 0),
+    ],
+)
+def test_room_for_the_answer_is_what_the_request_asks_for_up_to_a_quarter(
+    members: dict[str, Any], tokens: int
+) -> None:
+    """In any format's words; what is no number asks for nothing."""
+    envelope = tuple((name, Raw(orjson.dumps(value))) for name, value in members.items())
+    conversation = Conversation(envelope=envelope, tools=(), system=(), messages=())
+    assert room(conversation, 10_000) == tokens
