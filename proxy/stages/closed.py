@@ -21,7 +21,7 @@ from ..conversation import Message, Reasoning, Role, ToolResult
 from ..economics import Candidate, size_of, weight
 from ..edits import Remove, target_of
 from ..identity import is_user_side
-from .batch import theirs
+from .batch import tail, theirs
 from .paying import Purse
 from .results import Survey, survey
 from .view import NOTHING, Proposal, Region, View
@@ -48,11 +48,19 @@ def stripped(view: View, *, paid: bool) -> Proposal:
     if model.reasoning == "required" or view.rules.reasoning_bound:
         return NOTHING
     person = _person(view)
-    if person < 0:
+    if person < 0 or _is_open(view):
         return NOTHING
     if model.last_turn_thinking:
         return _unseen(view, person)
     return _batch(view, person) if paid else NOTHING
+
+
+def _is_open(view: View) -> bool:
+    """Whether the newest round of calls must still begin with its thinking: with manual thinking it is open while its
+    results are what was sent last, whatever a person says beside them [A41]."""
+    return view.conversation.thinking == "enabled" and any(
+        isinstance(part, ToolResult) for message in tail(view.conversation) for part in message.parts
+    )
 
 
 def _person(view: View) -> int:

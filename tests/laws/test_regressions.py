@@ -11,7 +11,7 @@ from tests.laws import test_laws as laws
 from tests.laws.client import Shown, text
 from tests.laws.driver import Driver, World
 from proxy.stages import budget
-from tests.laws.sessions import EAGER, NARROW, Session, Step, play
+from tests.laws.sessions import EAGER, NARROW, Session, Shown, Step, play
 from tests.laws.spelling import Style
 
 PLAIN = World()
@@ -403,3 +403,11 @@ def test_a_batch_that_would_break_something_is_withdrawn_and_the_repairs_stay(mo
     assert {edit.stage for edit in last.rewrite.edits} >= {"balance"}
     assert not any(edit.stage == "budget" and edit.committed for edit in last.rewrite.edits)
     assert "a batch would leave two turns of one speaker" in [held.reason for held in last.rewrite.held]
+
+
+def test_thinking_of_an_open_round_stays_where_a_person_speaks_beside_its_results():
+    """With manual thinking the last calls must begin with theirs, and the request is refused without [A41]."""
+    world = World(policy=EAGER, model="claude-opus-4-5", thinks=True)
+    beside = Step(shown=Shown(date=1, clock=0, nonce=1, left=100000, more_tools=False))
+    driver = play(world, [Step(says=()), Step(says=(), answer=(5,)), beside, Step(says=())])
+    assert [one.status for one in driver.sent] == [200] * 4
