@@ -136,7 +136,7 @@ MAKE = Call("run", {"cmd": "make"})
 
 
 def test_reading_an_output_back_is_a_regret_of_its_tool(tmp_path: Path) -> None:
-    """The log line says which tool's output was fetched again; a further range of it says so once more."""
+    """The log line of the turn says which tool's output was fetched again."""
 
     async def scene() -> None:
         async with bench(tmp_path) as work:
@@ -147,9 +147,13 @@ def test_reading_an_output_back_is_a_regret_of_its_tool(tmp_path: Path) -> None:
             await work.give("built", then=ask)
             await work.give("unit 00040 is built\n" * 20)
             await asyncio.sleep(0.05)
-            lines = [line for line in work.log.getvalue().splitlines() if "fetched again" in line]
-            assert len(lines) == 1
-            assert "fetched again run:1" in lines[0]
+            turns = map(json.loads, work.log.getvalue().splitlines())
+            assert [turn.get("regrets") for turn in turns if turn["event"] == "turn"] == [
+                None,
+                None,
+                None,
+                {"run": 1},
+            ]
 
     run(scene())
 

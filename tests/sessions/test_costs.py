@@ -34,8 +34,8 @@ def test_a_long_session_costs_far_less(policy: str, tmp_path: Path) -> None:
 
 
 def test_outputs_of_25_kb_never_fill_the_window(tmp_path: Path) -> None:
-    """A hundred turns and more of what would be three windows' worth: each request fits, and begins with the goal."""
-    session = work(1, 120, pauses=False)
+    """Three hundred turns of what would be seven windows' worth: each request fits, and begins with the goal."""
+    session = work(1, 300, pauses=False)
     ruled = played(session, "frugal", tmp_path, ANTHROPIC, least=25_000, window=200_000)
     assert ruled.refused == 0
     assert ruled.goal_stood
