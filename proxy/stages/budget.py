@@ -180,20 +180,23 @@ def _edits(view: View, going: Sequence[_Going], scale: float) -> Iterator[Edit]:
 
 
 def _idle(messages: Sequence[Message], calls: set[int]) -> set[int]:
-    """`id()` of reasoning that would lead to nothing, or end an answer, once these calls are gone [A44 A202]."""
+    """`id()` of reasoning that would lead to nothing once these calls are gone [A44 A202]: where another call of its
+    stays, so does the reasoning, which an upstream may want with it [A400]."""
     found: set[int] = set()
-    waiting: list[int] = []
-    for message in messages:
+    thought: list[int] = []
+    acted = stays = False
+    for message in (one for one in messages if one.written):
+        for part in message.parts if message.role is Role.ASSISTANT else ():
+            if not isinstance(part, Reasoning):
+                acted, stays = True, stays or id(part) not in calls
+                continue
+            if acted:
+                found.update(() if stays else thought)
+                thought, acted, stays = [], False, False
+            thought.append(id(part))
         if message.role is not Role.ASSISTANT:
-            found.update(waiting if message.written else ())
-            waiting = [] if message.written else waiting
-            continue
-        for part in message.parts:
-            if isinstance(part, Reasoning):
-                waiting.append(id(part))
-            else:
-                found.update(waiting if id(part) in calls else ())
-                waiting = []
+            found.update(() if stays else thought)
+            thought, acted, stays = [], False, False
     return found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from ..conversation import (
     Conversation,
@@ -30,6 +30,7 @@ from ..conversation import (
 )
 from ..economics import size_of, weight
 from ..edits import Edit, InsertAfter, Move, Remove, target_of
+from ..identity import derived
 from .batch import speaks, tail, theirs
 from .paying import Purse, held, short
 from .reasoning import demanded, stand_in
@@ -149,11 +150,13 @@ def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Ite
     if goal is None:
         return
     if demanded(view, calls=False):
+        # Reasoning says nothing: without a name of its own it would be taken for that of the summary before this one.
+        named = derived(goal.key, f"{NAME}.reasoning.{count}")
         yield InsertAfter(
             stage=NAME,
             reason=why,
             target=target_of(goal),
-            part=stand_in(view),
+            part=structs.replace(stand_in(view), key=named),
             role=Role.ASSISTANT,
             committed=True,
         )

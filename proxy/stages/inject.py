@@ -13,7 +13,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..branch import Promise
 from ..conversation import Role, Source, Text, ToolResult
 from ..edits import Edit
 from ..identity import digest
@@ -65,10 +64,7 @@ def propose(view: View, config: Config) -> Proposal:
         place.told(NAME, f"the policy adds {item.name.partition('/')[2]}", item.source, item.text, item.name)
         for item in new
     ]
-    announces = tuple((item.name, item.value) for item in new)
-    return Proposal(
-        promises=(Promise(anchor=place.anchor, stage=NAME, edits=tuple(edits), announces=announces),)
-    )
+    return Proposal(promises=(place.promise(NAME, edits, [(item.name, item.value) for item in new]),))
 
 
 def _items(view: View, config: Config, place: Tail) -> Iterator[_Item]:

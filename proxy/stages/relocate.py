@@ -196,7 +196,7 @@ def _announce(view: View, fields: tuple[Field, ...], ground: _Ground) -> Iterato
     lines = "\n".join(LINE.format(name=name, value=as_data(value)) for name, value in changed)
     about = ", ".join(name for name, _ in changed)
     edit = place.told(NAME, "a volatile field changed", Source.ENVIRONMENT, lines, about)
-    yield Promise(anchor=place.anchor, stage=NAME, edits=(edit,), announces=tuple(changed))
+    yield place.promise(NAME, [edit], changed)
 
 
 def _first(name: str, ground: _Ground) -> str | None:

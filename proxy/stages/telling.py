@@ -7,9 +7,11 @@ the ledger (`View.announced`), never from text.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..branch import Promise
 from ..conversation import Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Target, target_of
 from .view import Region, View, weight
@@ -44,12 +46,21 @@ def is_told(reminder: Reminder) -> bool:
 
 
 class Tail(Struct, frozen=True):
-    """Where something is told: beside `target`, under `anchor`; whether a person speaks in this turn."""
+    """Where something is told: beside `target`; whether a person speaks in this turn."""
 
     target: Target
-    anchor: bytes
     before: bool
     human: bool
+
+    def promise(self, stage: str, edits: Sequence[Edit], announces: Sequence[tuple[str, str]]) -> Promise:
+        """That what is told here stands here for ever."""
+        return Promise(
+            anchor=self.target.key,
+            nth=self.target.nth,
+            stage=stage,
+            edits=tuple(edits),
+            announces=tuple(announces),
+        )
 
     def told(self, stage: str, reason: str, source: Source, text: str, about: str) -> Edit:
         """A reminder with this text, put here in the name of a stage. `about`: what it tells; the newest one counts."""
@@ -75,10 +86,10 @@ def tail(view: View) -> Tail | None:
         if isinstance(part, Text) and view.region(part) is Region.NEW and part.text.strip()
     ]
     if texts:
-        return Tail(target_of(texts[0]), texts[0].key, before=True, human=True)
+        return Tail(target_of(texts[0]), before=True, human=True)
     last = parts[-1] if parts else None
     if isinstance(last, ToolResult) and view.region(last) is Region.NEW and not _waits_for_server(view, at):
-        return Tail(target_of(last), last.key, before=False, human=False)
+        return Tail(target_of(last), before=False, human=False)
     return None
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tests.laws.driver import World
-from tests.laws.sessions import Step
+from msgspec import structs
+
+from tests.laws.driver import NARROW, World
+from tests.laws.sessions import EAGER, Step, play
 from tests.laws.spelling import Style
 from tests.laws.test_regressions import EMPTIES, MISSING, sent, told_again
+
+SPACES = Style(spaces=True)
 
 
 def chat(upstream: str, model: str) -> World:
@@ -120,3 +124,58 @@ def test_reasoning_taken_out_of_what_was_sent_is_made_up_for():
         chat("deepseek", "deepseek-v4-pro"), Step(), Step(), Step(move="strip_thinking"), appends=False
     )
     assert all("reasoning_content" in one for one in sent(driver) if one["role"] == "assistant")
+
+
+def test_what_was_told_beside_a_blank_prompt_stays_there():
+    """The blank shares its key with the turn before it, and what is said in its place is beside what was told."""
+    world = structs.replace(chat("moonshot", "kimi-k3"), policy=EAGER)
+    blank = Step(move="empty_answer", says=(7,), style=SPACES)
+    driver = play(
+        world, [Step(), Step(who=2, says=()), Step(who=1, says=()), blank, Step(says=(), style=SPACES)]
+    )
+    assert [one.status for one in driver.sent] == [200] * 5
+    told, later = sent(driver, 3), sent(driver)
+    assert "Today's date" in told[-1]["content"][0]["text"]
+    assert later[: len(told)] == told
+
+
+BIG = ("big",)
+
+
+def full(model: str) -> World:
+    """A world in which the window is full after a few outputs, and reasoning is wanted back [A400]."""
+    return structs.replace(chat("deepseek", model), policy=NARROW, agent="", thinks=False)
+
+
+def test_a_second_summary_leaves_nothing_of_the_first():
+    """What stands for the reasoning of a summary is as nameless as that of the next one, and is not taken for it."""
+    driver = told_again(
+        full("deepseek-v4-pro"),
+        Step(results=BIG, says=(), picture=True, answer=(3,)),
+        Step(results=BIG, reminder="system_before", picture=True, answer=(3,)),
+        Step(results=BIG, answer=(3, 3)),
+        Step(results=BIG, says=(), picture=True, answer=(3,)),
+        Step(results=BIG, says=(), reminder="system_behind", fate="overloaded"),
+        Step(results=BIG, says=(), answer=(3,)),
+        appends=False,
+    )
+    answers = [message for message in sent(driver) if message["role"] == "assistant"]
+    assert [message["content"][:7] for message in answers] == ["Summary"]
+    assert answers[0]["reasoning_content"]
+
+
+def test_reasoning_stays_with_the_calls_that_a_full_window_leaves():
+    """Of two calls in one answer the older output goes: the reasoning before both is wanted back with the other."""
+    driver = told_again(
+        full("deepseek-v4-flash"),
+        Step(results=BIG, says=(), picture=True, answer=(3, 3)),
+        Step(results=BIG, answer=(3, 3, 3, 3)),
+        Step(results=BIG, answer=(3, 3)),
+        Step(results=BIG, answer=(3, 3, 3)),
+        Step(results=BIG, answer=(3, 3, 3, 3)),
+        Step(results=BIG, answer=(3,)),
+        appends=False,
+    )
+    answers = [message for message in sent(driver) if message.get("tool_calls")]
+    assert any(edit.stage == "budget" for edit in driver.sent[-1].rewrite.edits)
+    assert all(message.get("reasoning_content") for message in answers)
