@@ -222,7 +222,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     that the parts no longer are what the envelope holds. `partial`: the history lives on the server, what we
     see is a delta, and nothing may be judged by what it lacks [A65 A210]. `unstored`: the server keeps nothing, so an
     id alone finds nothing [A204]. `thinned`: the server itself takes old results out before the model reads them [E1].
-    `named`: what the format calls the list of messages, and the parts of one.
+    `named`: what the format calls the list of messages, and the parts of one. `lead`: what stands in that list in
+    front of the messages and is the system prompt, or of it.
     """
 
     envelope: tuple[tuple[str, Raw], ...]
@@ -240,6 +241,7 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     tools_changed: bool = False
     system_changed: bool = False
     named: tuple[str, str] = ("messages", "content")
+    lead: tuple[Raw, ...] = ()
 
     def last(self, role: Role) -> int:
         """Place of the last message of `role`, -1 where there is none."""

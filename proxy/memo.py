@@ -7,7 +7,11 @@ from it alone: keeping it saves time and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Generic, TypeVar
+
+REMEMBERED_BYTES = 1 << 18
+"""What was made of values up to this length together is kept under their bytes."""
 
 V = TypeVar("V")
 M = TypeVar("M")
@@ -29,3 +33,9 @@ class Memo(Generic[V, M]):
                 self._made.clear()
             known = self._made[id(value)] = (value, self._make(value))
         return known[1]
+
+
+def remembered(make: Callable[..., M], limit: int = 16) -> Callable[..., M]:
+    """`make` of bytes that are the same in request after request, once; of very long ones each time."""
+    known = lru_cache(maxsize=limit)(make)
+    return lambda *raws: (known if sum(map(len, raws)) <= REMEMBERED_BYTES else make)(*raws)

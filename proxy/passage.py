@@ -22,7 +22,7 @@ from .errors import BodyError
 from .identity import chained_on, digest, head, origin
 from .ledger import Ledger
 from .memo import Memo
-from .rawjson import leading, opening
+from .rawjson import leading, opening, owned, spanned
 from .recall import EDIT_BYTES, PART_BYTES, Recent
 from .runs import Run
 from .stages.view import Facts, Region
@@ -72,10 +72,12 @@ class Passage(Struct, frozen=True, kw_only=True):
         front = head(self.client)
         same = self.recent is not None and self.recent.head == front
         known = self.recent.raws[: self.shared] if self.recent is not None else ()
+        lead = self.recent.lead if self.recent is not None else ()
         fresh = self.client.messages[self.shared :]
         return Recent(
             client=self.client.messages,
             raws=(*known, *(message.raw for message in fresh if message.raw is not None)),
+            lead=lead if lead == self.client.lead else tuple(map(owned, self.client.lead)),
             sent=sent,
             keys=self.keys,
             counts=self.counts,
@@ -94,20 +96,23 @@ def open_body(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened:
     Raises BodyError where it cannot be read.
     """
     known: tuple[Raw, ...] = ()
-    end = 0
-    start = opening(body, dialect.turns) if dialect.turns else -1
+    begin = end = 0
+    start = opening(body, dialect.turns)
     for recent in ledger.opening(body, start) if start >= 0 else ():
         if len(recent.raws) > len(known):
-            count, behind = leading(body, start, recent.raws)
-            if count > len(known):
-                known, end = recent.raws[:count], behind
+            count, behind = leading(body, start, (*recent.lead, *recent.raws))
+            same = recent.client[: max(0, count - len(recent.lead))]
+            # The last answer stays to be opened: what follows it is read alike, whatever stands in front of it.
+            last = next((at for at in range(len(same) - 1, 0, -1) if same[at].role is Role.ASSISTANT), 0)
+            if last > len(known):
+                known = recent.raws[:last]
+                begin, end = start + spanned(recent.lead), behind - spanned(recent.raws[last : len(same)])
     if known:
         try:
-            rest = dialect.open(body[:start] + body[end:])
+            rest = dialect.open(body[:begin] + body[end:])
         except BodyError:
-            rest = None  # it says where: said of the whole body
-        if rest is not None and rest.messages:
-            return structs.replace(rest, messages=(*known, *rest.messages))
+            return dialect.open(body)  # it says where: said of the whole body
+        return structs.replace(rest, messages=(*known, *rest.messages))
     return dialect.open(body)
 
 

@@ -106,6 +106,11 @@ def opening(body: bytes, name: str) -> int:
     return start if before and before[-1] == (name, EMPTY) else -1
 
 
+def spanned(elements: Sequence[Raw]) -> int:
+    """Bytes that elements take in a compact array, a comma behind each."""
+    return sum(map(len, elements)) + len(elements)
+
+
 def leading(body: bytes, start: int, elements: Sequence[Raw]) -> tuple[int, int]:
     """How many of the elements stand at `start` of a body, a comma behind each, and the place behind the last."""
     count = 0

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from .conversation import Key, Message
 from .edits import Edit
+from .rawjson import spanned
 from .runs import Run
 
 PART_BYTES, EDIT_BYTES = 700, 1500
@@ -21,7 +22,7 @@ PART_BYTES, EDIT_BYTES = 700, 1500
 class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
 
-    `raws`: the bytes of the client's messages. `keys` and `counts`: their packed keys, and how many keyed parts
+    `raws`: the bytes of the client's messages, `lead` of what stands in front of them in their list. `keys` and `counts`: their packed keys, and how many keyed parts
     stand up to and with each. `edits` are those of messages. `head`: tools and system as the client wrote them.
     `reach`: the highest message that an edit across messages was bound to; below it nothing may be reused on its
     own. `sums`: of the messages sent. `size`: bytes of memory that all this takes, about.
@@ -38,6 +39,7 @@ class Recent(Struct, frozen=True):
     size: int
     sums: tuple[Run, ...] = ()
     raws: tuple[Raw, ...] = ()
+    lead: tuple[Raw, ...] = ()
 
 
 class Recall:
@@ -57,10 +59,12 @@ class Recall:
         return self._filed.get(name, ())
 
     def opening(self, body: bytes, start: int) -> Iterator[Recent]:
-        """Recent requests whose first message stands at `start` of a body, newest first."""
+        """Recent requests whose first message stands where it must in a list that begins at `start` of a body, the
+        newest first."""
         for filed in reversed(tuple(self._filed.values())):
-            if filed[0].raws and body.startswith(filed[0].raws[0], start):
-                yield from reversed(filed)
+            for recent in reversed(filed):
+                if recent.raws and body.startswith(recent.raws[0], start + spanned(recent.lead)):
+                    yield recent
 
     def of(self, branch: Key) -> Recent | None:
         """The last request of a branch, while it is remembered."""

@@ -76,6 +76,7 @@ ONLY: dict[str, set[str]] = {
         "dialects",
         "errors",
         "rawjson",
+        "memo",
         "rules",
         "runs",
         "images",

@@ -22,10 +22,14 @@ _SYSTEM = ("system", "systemInstruction", "system_instruction", "instructions")
 
 
 class Opened(Struct, frozen=True):
-    """A body opened one level: every top-level member, and the messages as slices. Both pin the body."""
+    """A body opened one level: every top-level member, and the messages as slices. Both pin the body.
+
+    `lead`: elements of the list in front of the messages, where a format has its system prompt there.
+    """
 
     envelope: tuple[tuple[str, Raw], ...]
     messages: tuple[Raw, ...]
+    lead: tuple[Raw, ...] = ()
 
     @property
     def preface(self) -> str:
@@ -54,7 +58,9 @@ class Dialect(Protocol):
 
     @property
     def turns(self) -> str:
-        """Key of the list whose elements are the messages that `open` gives, one for one; "" where there is none."""
+        """Key of the list that holds what leads and the messages. Messages behind one of the model's are read alike
+        whatever stands in front of it.
+        """
 
     @property
     def rules(self) -> Rules:
@@ -67,7 +73,8 @@ class Dialect(Protocol):
         """The model a request asks for, in its body or in its raw `path` (no query); "" where neither says."""
 
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
-        """The parts. `known` are messages read before whose bytes stand at the beginning of this body.
+        """The parts. `known` are messages of a whole history, read before, whose bytes stand at the beginning of
+        this body.
 
         Raises BodyError where a message is no message, or holds what `rawjson.repair` must mend first.
         """

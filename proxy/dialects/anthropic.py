@@ -7,9 +7,7 @@ were not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -29,6 +27,7 @@ from ..conversation import (
     ToolResult,
 )
 from ..errors import BodyError
+from ..memo import remembered
 from ..rawjson import (
     EMPTY,
     closed_array,
@@ -50,9 +49,6 @@ ABSENT = Raw(b"")
 
 SHORT_BYTES = 1 << 17
 """Bodies up to this length are opened the plain way: their turns are gone over twice sooner than cut out."""
-
-REMEMBERED_BYTES = 1 << 18
-"""Tools and system up to this length are remembered."""
 
 RULES = Rules(
     results_first=True,  # [A21]
@@ -350,21 +346,12 @@ def _result(raw: Raw, block: _Block, mark: Mark | None) -> ToolResult:
     )
 
 
-_Parts = TypeVar("_Parts")
-
-
-def _remembered(read: Callable[[bytes], _Parts]) -> Callable[[bytes], _Parts]:
-    """The parts of a member that is the same bytes in request after request; a very long one is read each time."""
-    known = lru_cache(maxsize=16)(read)
-    return lambda raw: known(raw) if len(raw) <= REMEMBERED_BYTES else read(raw)
-
-
-@_remembered
+@remembered
 def _system(raw: bytes) -> tuple[Part, ...]:
     return tuple(_content(Raw(raw))) if raw else ()
 
 
-@_remembered
+@remembered
 def _tools(raw: bytes) -> tuple[ToolDefinition, ...]:
     return tuple(_tool(owned(one)) for one in _list(Raw(raw)))
 

@@ -18,6 +18,7 @@ from msgspec import Raw, structs
 
 from ..conversation import Conversation, Message, Part, Reasoning, Role, Text
 from ..errors import BodyError
+from ..memo import remembered
 from ..rawjson import closed_array, closed_object, encoded, holds_nul, is_array, items, members
 from ..rules import Rules
 from . import Opened
@@ -109,8 +110,8 @@ class Gemini:
             ]
             return Conversation(
                 envelope=opened.envelope,
-                tools=read_tools(named.get("tools", ABSENT)),
-                system=tuple(_system(named.get("systemInstruction", ABSENT))),
+                tools=_tools(bytes(named.get("tools", ABSENT))),
+                system=_system(bytes(named.get("systemInstruction", ABSENT))),
                 messages=(*known, *fresh),
                 partial=bytes(named.get("cachedContent", NULL)) not in (NULL, b'""'),  # [B303 B304]
                 model=self.model(opened, ""),
@@ -207,10 +208,15 @@ def _parts(raw: Raw) -> Iterator[Part]:
         yield read_part(raw)
 
 
-def _system(raw: Raw) -> Iterator[Part]:
+@remembered
+def _system(raw: bytes) -> tuple[Part, ...]:
     """The parts of the system instruction. What is no content of the known form is left as it came."""
-    if _is_object(raw):
-        yield from _parts(dict(members(raw.copy())).get("parts", ABSENT))
+    return tuple(_parts(dict(members(raw)).get("parts", ABSENT))) if _is_object(Raw(raw)) else ()
+
+
+@remembered
+def _tools(raw: bytes) -> tuple[Part, ...]:
+    return read_tools(Raw(raw))
 
 
 def _written(message: Message) -> bytes:

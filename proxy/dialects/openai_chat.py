@@ -15,8 +15,9 @@ from itertools import groupby
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from ..conversation import Conversation, Message, Part, Reasoning, Role
+from ..conversation import Conversation, Message, Part, Reasoning, Role, ToolDefinition
 from ..errors import BodyError
+from ..memo import remembered
 from ..rawjson import closed_array, closed_object, holds_nul, is_array, is_string, items, members, owned
 from ..rules import Rules
 from . import Opened
@@ -52,19 +53,6 @@ _ELSEWHERE = ("previous_response_id", "conversation")
 _role_first = re.compile(rb'\s*\{\s*"role"\s*:\s*"([a-z]+)"')
 
 
-class ChatOpened(Opened, frozen=True):
-    """An opened body. `roles` are those of the messages, `lead` the system messages in front of them."""
-
-    roles: tuple[str, ...]
-    lead: tuple[Raw, ...]
-
-
-class ChatConversation(Conversation, frozen=True, kw_only=True):
-    """A chat request, with the messages that its system prompt came in."""
-
-    lead: tuple[Raw, ...] = ()
-
-
 class _Roled(Struct):
     role: str = ""
 
@@ -90,10 +78,10 @@ class OpenAIChat:
     """The dialect. It has no state."""
 
     name = "openai_chat"
-    turns = ""
+    turns = "messages"
     rules = RULES
 
-    def open(self, body: bytes) -> ChatOpened:
+    def open(self, body: bytes) -> Opened:
         """See `Dialect.open`. A run of tool messages is one of the slices."""
         envelope = tuple(members(body))
         raw = dict(envelope).get("messages", ABSENT)
@@ -103,14 +91,10 @@ class OpenAIChat:
         roles = [_role(one) for one in listed]
         first = next((at for at, role in enumerate(roles) if role not in _LEADING), len(roles))
         turns: list[Raw] = []
-        spoken: list[str] = []
         for answers, places in groupby(range(first, len(listed)), key=lambda at: roles[at] in _RESULTS):
-            run = [*places]
-            slices = [listed[at] for at in run]
-            joined = answers and len(run) > 1
-            turns += [Raw(b",".join(slices))] if joined else slices
-            spoken += [roles[run[0]]] if joined else [roles[at] for at in run]
-        return ChatOpened(envelope, tuple(turns), tuple(spoken), tuple(listed[:first]))
+            slices = [listed[at] for at in places]
+            turns += [Raw(b",".join(slices))] if answers and len(slices) > 1 else slices
+        return Opened(envelope, tuple(turns), tuple(listed[:first]))
 
     def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body
         """See `Dialect.model`."""
@@ -118,8 +102,6 @@ class OpenAIChat:
 
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
-        if not isinstance(opened, ChatOpened):
-            raise TypeError("a body opened by another dialect")
         envelope = dict(opened.envelope)
         for name, raw in opened.envelope:
             if name != "messages":
@@ -128,10 +110,10 @@ class OpenAIChat:
             head = _head.decode(
                 closed_object(pair for pair in opened.envelope if pair[0] in ("model", "stream"))
             )
-            system = _system(opened.lead)
-            return ChatConversation(
+            system = _system(closed_array(opened.lead))
+            return Conversation(
                 envelope=opened.envelope,
-                tools=tuple(read_tool(owned(raw)) for raw in _list(envelope.get("tools", ABSENT))),
+                tools=_tools(bytes(envelope.get("tools", ABSENT))),
                 system=system,
                 system_bare=bool(system) and all(part.raw and is_string(part.raw) for part in system),
                 messages=_messages(opened, known),
@@ -151,7 +133,7 @@ class OpenAIChat:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        lead = conversation.lead if isinstance(conversation, ChatConversation) else ()
+        lead = conversation.lead
         listed: list[Raw | bytes] = [
             *(written_system(conversation.system, lead) if conversation.system_changed else lead)
         ]
@@ -185,21 +167,35 @@ def _role(raw: Raw) -> str:
         raise BodyError(f"not a message: {error}") from None
 
 
-def _messages(opened: ChatOpened, known: Sequence[Message]) -> tuple[Message, ...]:
+def _role_of_run(raw: Raw) -> str:
+    """The role of a wire message, or of the first of a run."""
+    try:
+        return _role(raw)
+    except BodyError:
+        return _role(items(b"[%b]" % raw)[0])
+
+
+def _messages(opened: Opened, known: Sequence[Message]) -> tuple[Message, ...]:
     read = list(known)
     for place in range(len(known), len(opened.messages)):
         raw = opened.messages[place]
         _refuse_nul(raw)
-        read.append(message(raw.copy(), opened.roles[place], place, read[-1] if read else None))
+        read.append(message(raw.copy(), _role_of_run(raw), place, read[-1] if read else None))
     return tuple(read)
 
 
-def _system(lead: Sequence[Raw]) -> tuple[Part, ...]:
+@remembered
+def _system(lead: bytes) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for raw in lead:
+    for raw in items(lead):
         _refuse_nul(raw)
         parts += system_parts(owned(raw))
     return tuple(parts)
+
+
+@remembered
+def _tools(raw: bytes) -> tuple[ToolDefinition, ...]:
+    return tuple(read_tool(owned(one)) for one in _list(Raw(raw)))
 
 
 def _list(raw: Raw) -> list[Raw]:

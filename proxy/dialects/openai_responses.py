@@ -16,8 +16,19 @@ from itertools import chain
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from ..conversation import Conversation, Message, Opaque, Part, Reasoning, Reminder, Role, Text
+from ..conversation import (
+    Conversation,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Reminder,
+    Role,
+    Text,
+    ToolDefinition,
+)
 from ..errors import BodyError
+from ..memo import remembered
 from ..rawjson import (
     closed_array,
     closed_object,
@@ -69,18 +80,6 @@ _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 """Members that name a history, or a beginning of it, which the server has."""
 
 
-class ResponsesOpened(Opened, frozen=True):
-    """An opened body. `lead` are the items of the system prompt, `bare`: the input is a string."""
-
-    lead: tuple[Raw, ...] = ()
-
-
-class ResponsesConversation(Conversation, frozen=True, kw_only=True):
-    """A Responses request, with the items that its system prompt came in."""
-
-    lead: tuple[Raw, ...] = ()
-
-
 class _Reasoning(Struct):
     effort: str | None = None
 
@@ -101,23 +100,23 @@ class OpenAIResponses:
     """The dialect. It has no state."""
 
     name = "openai_responses"
-    turns = ""  # what stands in front may be the system prompt
+    turns = "input"
     rules = RULES
 
-    def open(self, body: bytes) -> ResponsesOpened:
+    def open(self, body: bytes) -> Opened:
         """See `Dialect.open`. An item is a slice; so is an input that is a string."""
         envelope = tuple(members(body))
         named = dict(envelope)
         raw = named.get("input", ABSENT)
         if len(raw) and is_string(raw):
-            return ResponsesOpened(envelope, (raw,))
+            return Opened(envelope, (raw,))
         if says_nothing(raw) and _is_elsewhere(named):
-            return ResponsesOpened(envelope, ())
+            return Opened(envelope, ())
         if not is_array(raw):
             raise BodyError("input is missing" if raw == ABSENT else "input is neither a string nor a list")
         listed = items(raw)
         first = next((at for at, one in enumerate(listed) if not leads(head_of(one))), len(listed))
-        return ResponsesOpened(envelope, tuple(listed[first:]), tuple(listed[:first]))
+        return Opened(envelope, tuple(listed[first:]), tuple(listed[:first]))
 
     def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body
         """See `Dialect.model`."""
@@ -125,8 +124,6 @@ class OpenAIResponses:
 
     def read(self, opened: Opened, known: Sequence[Message] = ()) -> Conversation:
         """See `Dialect.read`."""
-        if not isinstance(opened, ResponsesOpened):
-            raise TypeError("a body opened by another dialect")
         envelope = dict(opened.envelope)
         for name, raw in opened.envelope:
             if name != "input":
@@ -135,16 +132,16 @@ class OpenAIResponses:
             head = _head.decode(
                 closed_object(pair for pair in opened.envelope if pair[0] in ("model", "stream"))
             )
-            system = tuple(_system(envelope.get("instructions", ABSENT), opened.lead))
+            system = _system(bytes(envelope.get("instructions", ABSENT)), closed_array(opened.lead))
             messages = _messages(opened, known)
-            return ResponsesConversation(
+            return Conversation(
                 envelope=opened.envelope,
-                tools=tuple(read_tool(owned(raw)) for raw in _list(envelope.get("tools", ABSENT))),
+                tools=_tools(bytes(envelope.get("tools", ABSENT))),
                 system=system,
                 messages=messages,
                 system_bare=bool(system) and all(part.raw and is_string(part.raw) for part in system),
                 unstored=bytes(envelope.get("store", ABSENT)) == b"false",
-                partial=_is_elsewhere(envelope) or any(map(_is_reference, messages)),
+                partial=_is_elsewhere(envelope) or any(map(_is_reference, messages[len(known) :])),
                 model=head.model,
                 stream=bool(head.stream),
                 thinking=_thinking(envelope.get("reasoning", ABSENT)),
@@ -161,7 +158,7 @@ class OpenAIResponses:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        lead = conversation.lead if isinstance(conversation, ResponsesConversation) else ()
+        lead = conversation.lead
         changed: dict[str, bytes | list[Raw | bytes]] = {}
         if conversation.system_changed:
             instructions, changed_lead = _written_system(
@@ -201,7 +198,7 @@ def _refuse_nul(raw: Raw) -> None:
         raise BodyError("a string holds U+0000")
 
 
-def _messages(opened: ResponsesOpened, known: Sequence[Message]) -> tuple[Message, ...]:
+def _messages(opened: Opened, known: Sequence[Message]) -> tuple[Message, ...]:
     read = list(known)
     for place in range(len(known), len(opened.messages)):
         raw = opened.messages[place]
@@ -235,13 +232,21 @@ def _input(conversation: Conversation, lead: Sequence[Raw | bytes]) -> bytes | l
 # -- the system prompt -----------------------------------------------------------------------------------
 
 
-def _system(instructions: Raw, lead: Sequence[Raw]) -> Iterator[Part]:
+@remembered
+def _system(instructions: bytes, lead: bytes) -> tuple[Part, ...]:
     """The parts of the instructions and of the leading items."""
-    if len(instructions) and is_string(instructions) and not says_nothing(instructions):
-        yield from read_content(owned(instructions))
-    for raw in lead:
+    parts: list[Part] = []
+    if instructions and is_string(instructions) and not says_nothing(instructions):
+        parts += read_content(Raw(instructions))
+    for raw in items(lead):
         _refuse_nul(raw)
-        yield from system_parts(owned(raw))
+        parts += system_parts(owned(raw))
+    return tuple(parts)
+
+
+@remembered
+def _tools(raw: bytes) -> tuple[ToolDefinition, ...]:
+    return tuple(read_tool(owned(one)) for one in _list(Raw(raw)))
 
 
 _INSTRUCTIONS = -1
