@@ -8,7 +8,7 @@ a conversation was told of an earlier one changes nothing but the time it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Raw, Struct
 
@@ -176,6 +176,23 @@ def turns_of(conversation: Conversation) -> int:
         count += len(run.turns) - (answering and run.opens)
         answering = run.closes
     return count
+
+
+def leaving(
+    conversation: Conversation, written: Callable[[Message], Iterable[Raw | bytes]]
+) -> list[Raw | bytes]:
+    """The bytes of its messages as they leave; `written` gives those of one that was changed."""
+    listed: list[Raw | bytes] = []
+    for run in runs(conversation):
+        if run.raws is not None:
+            listed += run.raws
+            continue
+        for message in run.messages:
+            if message.raw is not None:
+                listed.append(message.raw)
+            elif message.written:
+                listed += written(message)
+    return listed
 
 
 def within(found: Iterable[Run], stop: int) -> tuple[list[Run], int]:

@@ -7,7 +7,7 @@ were not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -41,7 +41,7 @@ from ..rawjson import (
     without_array,
 )
 from ..rules import Rules
-from ..runs import runs
+from ..runs import leaving
 from . import Opened
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
@@ -189,10 +189,7 @@ class Anthropic:
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
-        messages: list[Raw | bytes] = []
-        for run in runs(conversation):
-            messages += _written(run.messages) if run.raws is None else run.raws
-        changed: dict[str, bytes | list[Raw | bytes]] = {"messages": messages}
+        changed: dict[str, bytes | list[Raw | bytes]] = {"messages": leaving(conversation, _written)}
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(written_part, conversation.tools))
         if conversation.system_changed:
@@ -221,12 +218,8 @@ def _opened(body: bytes) -> Opened | None:
     return Opened(envelope, tuple(elements)) if dict(envelope).get("messages") == EMPTY else None
 
 
-def _written(messages: Iterable[Message]) -> Iterator[Raw | bytes]:
-    for message in messages:
-        if message.raw is not None:
-            yield message.raw
-        elif message.written:
-            yield written_message(message)
+def _written(message: Message) -> tuple[bytes]:
+    return (written_message(message),)
 
 
 def _unreasoned(message: Message) -> Message:

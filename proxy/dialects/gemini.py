@@ -21,6 +21,7 @@ from ..errors import BodyError
 from ..memo import remembered
 from ..rawjson import closed_array, closed_object, encoded, holds_nul, is_array, items, members
 from ..rules import Rules
+from ..runs import leaving
 from . import Opened
 from .gemini_pairing import Pairing
 from .gemini_parts import ABSENT, Pairs, camel, put, read_part, written_part
@@ -122,20 +123,12 @@ class Gemini:
 
     def sealed(self, message: Message) -> Message:
         """See `Dialect.sealed`."""
-        return structs.replace(message, raw=Raw(_written(message)))
+        return structs.replace(message, raw=Raw(*_written(message)))
 
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         request = _request(conversation.envelope)
-        changed: dict[str, bytes] = {
-            "contents": closed_array(
-                [
-                    _written(message) if message.raw is None else message.raw
-                    for message in conversation.messages
-                    if message.written
-                ]
-            )
-        }
+        changed: dict[str, bytes | list[Raw | bytes]] = {"contents": leaving(conversation, _written)}
         named = request.named()
         if conversation.tools_changed:
             changed["tools"] = written_tools(conversation.tools, named.get("tools", ABSENT))
@@ -219,10 +212,10 @@ def _tools(raw: bytes) -> tuple[Part, ...]:
     return read_tools(Raw(raw))
 
 
-def _written(message: Message) -> bytes:
+def _written(message: Message) -> tuple[bytes]:
     pairs: Pairs = [*message.frame] or [("role", encoded(_SPOKEN.get(message.role, "user")))]
     put(pairs, "parts", closed_array(written_part(part) for part in message.parts if not _is_nothing(part)))
-    return closed_object(pairs)
+    return (closed_object(pairs),)
 
 
 def _written_system(conversation: Conversation, raw: Raw) -> bytes:

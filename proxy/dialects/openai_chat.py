@@ -20,6 +20,7 @@ from ..errors import BodyError
 from ..memo import remembered
 from ..rawjson import closed_array, closed_object, holds_nul, is_array, is_string, items, members, owned
 from ..rules import Rules
+from ..runs import leaving
 from . import Opened
 from .chat_calls import read_tool
 from .chat_marks import ABSENT, says_nothing, top_mark
@@ -134,15 +135,10 @@ class OpenAIChat:
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         lead = conversation.lead
-        listed: list[Raw | bytes] = [
-            *(written_system(conversation.system, lead) if conversation.system_changed else lead)
-        ]
-        for one in conversation.messages:
-            if one.raw is not None:
-                listed.append(one.raw)
-            elif one.written:
-                listed += written(one)
-        changed = {"messages": closed_array(listed)}
+        leads = written_system(conversation.system, lead) if conversation.system_changed else lead
+        changed: dict[str, bytes | list[Raw | bytes]] = {
+            "messages": [*leads, *leaving(conversation, written)]
+        }
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(written_part, conversation.tools))
         return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)

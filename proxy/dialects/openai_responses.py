@@ -11,7 +11,6 @@ only name others, the body is a delta, and nothing may be judged by what it lack
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -222,11 +221,11 @@ def _unreasoned(message: Message) -> Message:
 
 
 def _input(conversation: Conversation, lead: Sequence[Raw | bytes]) -> bytes | list[Raw | bytes]:
-    listed: list[Raw | bytes] = [*lead, *chain.from_iterable(without_ids(conversation.messages))]
+    listed = [*lead, *without_ids(conversation)]
     came = dict(conversation.envelope).get("input", ABSENT)
     if listed == [came] or (not listed and not is_array(came)):
         return bytes(came)
-    return [*map(listed_item, listed)]
+    return [*map(listed_item, listed)] if is_string(came) else listed
 
 
 # -- the system prompt -----------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from ..conversation import Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ..conversation import Conversation, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..errors import BodyError
 from ..rawjson import closed_object, encoded, is_string, members
+from ..runs import runs
 from .chat_marks import ABSENT, Pairs, put, says_nothing
 from .responses_calls import (
     FORMS,
@@ -289,18 +290,21 @@ def listed_item(raw: Raw | bytes) -> Raw | bytes:
 # -- reasoning -------------------------------------------------------------------------------------------
 
 
-def without_ids(messages: Sequence[Message]) -> Iterator[list[Raw | bytes]]:
-    """The items of each message as they leave. Behind reasoning that was taken away, the model's items of that turn
-    go without their ids, for by these they ask for it [A202]; other reasoning has followers of its own."""
+def without_ids(conversation: Conversation) -> Iterator[Raw | bytes]:
+    """The items as they leave. Behind reasoning that was taken away, the model's items of that turn go without their
+    ids, for by these they ask for it [A202]; other reasoning has followers of its own."""
     bereft = False
-    for message in messages:
-        if not message.written:
-            bereft = bereft or _was_reasoning(message)
-            yield []
+    for run in runs(conversation):
+        if run.raws is not None and not bereft:
+            yield from run.raws
             continue
-        listed: list[Raw | bytes] = [message.raw] if message.raw is not None else written(message)
-        bereft = bereft and message.role is Role.ASSISTANT and not _was_reasoning(message)
-        yield [without_id(raw) for raw in listed] if bereft else listed
+        for message in run.messages:
+            if not message.written:
+                bereft = bereft or _was_reasoning(message)
+                continue
+            listed: list[Raw | bytes] = [message.raw] if message.raw is not None else written(message)
+            bereft = bereft and message.role is Role.ASSISTANT and not _was_reasoning(message)
+            yield from map(without_id, listed) if bereft else listed
 
 
 def _was_reasoning(message: Message) -> bool:
