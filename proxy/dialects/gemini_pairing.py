@@ -8,7 +8,7 @@ than the order of the calls does. Clients that name only their responses are pai
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
@@ -61,12 +61,14 @@ class Pairing:
         """Go on behind `known`, messages read before."""
         self._waiting: list[ToolCall] = []
         self._answered = False
-        self._calls = _last_number(known)
-        self._strays = sum(result.call_id.startswith("#0.") for result in _results(known))
+        tallies = [message.tally for message in known]
+        marked = [call.id for tally in tallies for call in tally.calls if call.id[:1] == "#"]
+        self._calls = next((_number(own) for own in reversed(marked) if outward(own) is None), 0)
+        self._strays = len([1 for tally in tallies for one, _ in tally.results if one.call_id[:3] == "#0."])
         for message in known[_last_step(known) :]:
             self._enter(message.role)
             self._waiting += message.tally.calls
-            for result in _results((message,)):
+            for result, _ in message.tally.results:
                 self._serve([call for call in self._waiting if call.id == result.call_id][:1])
 
     def paired(self, role: Role, parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -114,20 +116,9 @@ class Pairing:
         self._waiting = [call for call in self._waiting if all(call is not other for other in calls)]
 
 
-def _last_number(known: Sequence[Message]) -> int:
-    """The number of the last call that got one."""
-    for message in reversed(known):
-        for call in reversed(message.tally.calls):
-            if outward(call.id) is None:
-                return int(call.id[1:].partition(".")[0])
-    return 0
-
-
-def _results(messages: Iterable[Message]) -> Iterator[ToolResult]:
-    """The responses of these messages; nearly all messages hold none, and are asked what was counted once."""
-    for message in messages:
-        if message.tally.results:
-            yield from (part for part in message.parts if isinstance(part, ToolResult))
+def _number(own: str) -> int:
+    """The number in an id of ours."""
+    return int(own[1:].partition(".")[0])
 
 
 def _last_step(known: Sequence[Message]) -> int:

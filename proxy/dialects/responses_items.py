@@ -290,13 +290,14 @@ def listed_item(raw: Raw | bytes) -> Raw | bytes:
 # -- reasoning -------------------------------------------------------------------------------------------
 
 
-def without_ids(conversation: Conversation) -> Iterator[Raw | bytes]:
+def without_ids(conversation: Conversation) -> list[Raw | bytes]:
     """The items as they leave. Behind reasoning that was taken away, the model's items of that turn go without their
     ids, for by these they ask for it [A202]; other reasoning has followers of its own."""
+    leaving: list[Raw | bytes] = []
     bereft = False
     for run in runs(conversation):
         if run.raws is not None and not bereft:
-            yield from run.raws
+            leaving += run.raws
             continue
         for message in run.messages:
             if not message.written:
@@ -304,7 +305,8 @@ def without_ids(conversation: Conversation) -> Iterator[Raw | bytes]:
                 continue
             listed: list[Raw | bytes] = [message.raw] if message.raw is not None else written(message)
             bereft = bereft and message.role is Role.ASSISTANT and not _was_reasoning(message)
-            yield from map(without_id, listed) if bereft else listed
+            leaving += map(without_id, listed) if bereft else listed
+    return leaving
 
 
 def _was_reasoning(message: Message) -> bool:

@@ -242,11 +242,13 @@ def last_mark(conversation: Conversation) -> LastMark | None:
     automatic = automatic_spot(conversation)
     if automatic is not None and conversation.automatic_mark is not None:
         return _last(conversation, automatic, conversation.automatic_mark)
-    for at in range(len(conversation.messages) - 1, -1, -1):
-        message = conversation.messages[at]
-        marked = [*_in_turn(at, message)] if message.tally.marked else []
-        if marked:
-            return _last(conversation, marked[-1].spot, marked[-1].marks[-1])
+    at = len(conversation.messages)
+    for run in reversed(runs(conversation)):
+        at -= len(run.messages)
+        for place, message in reversed([*enumerate(run.messages, at)]) if run.marked else ():
+            marked = [*_in_turn(place, message)] if message.tally.marked else []
+            if marked:
+                return _last(conversation, marked[-1].spot, marked[-1].marks[-1])
     for parts in (conversation.system, conversation.tools):
         for part in reversed(parts):
             if part.mark is not None:
