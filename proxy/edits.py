@@ -214,12 +214,13 @@ class _Bench:
         self.insert(part, known, parts, len(parts))
 
     def spread(self, places: Iterable[int]) -> Iterator[Message]:
-        """The messages at these places, each between those that were put around it: results right behind [A101]."""
+        """The messages at these places, each between those that were put around it: results right behind [A101], then
+        what a harness says, which may not follow the model [A60]."""
         for place in places:
             yield from self.spread(self.lead.get(place, ()))
             yield self.messages[place]
             trail = self.trail.get(place, ())
-            yield from self.spread(sorted(trail, key=lambda at: self.messages[at].role is not Role.TOOL))
+            yield from self.spread(sorted(trail, key=lambda at: _BEHIND.get(self.messages[at].role, len(_BEHIND))))
 
     def add_member(self, edit: AddMember) -> bool:
         """A member behind the client's; one that is there is the client's to say."""
@@ -254,6 +255,9 @@ class _Bench:
 
 
 TOOLS, SYSTEM = -1, -2
+
+_BEHIND = {Role.TOOL: 0, Role.SYSTEM: 1}
+"""The order of messages of ours behind one of the client's."""
 
 
 def _equal(parts: Sequence[Part], before: Sequence[Part]) -> bool:

@@ -149,6 +149,22 @@ def _order(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Iter
         apart = rules.results_apart and not model.user_after_results
         if apart and before.role is Role.TOOL and message.role is Role.USER:
             yield "user behind results"
+    if rules.system_follows_user:
+        yield from ("system message out of place" for _ in _misplaced(messages))
+
+
+def _misplaced(messages: Sequence[Message]) -> Iterator[Message]:
+    """System messages behind the model's turn, or in front of the user's; several in a row count as one [A60]."""
+    before: Message | None = None
+    for place, message in enumerate(messages):
+        if message.role is not Role.SYSTEM:
+            before = message
+            continue
+        after = messages[place + 1] if place + 1 < len(messages) else None
+        behind_model = before is not None and before.role is Role.ASSISTANT
+        served = before is not None and before.parts and isinstance(before.parts[-1], ToolResult)
+        if (behind_model and not served) or (after is not None and is_user_side(after.role)):
+            yield message
 
 
 def _blocks(messages: Sequence[Message], rules: Rules, model: ModelFacts) -> Iterator[str]:

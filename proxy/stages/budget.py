@@ -140,7 +140,10 @@ def _results(view: View, config: Config, survey: Survey) -> list[_Going]:
 def _pairs(view: View, config: Config, survey: Survey) -> list[_Going]:
     """Old calls with their results, the largest first; signed calls bind their turn together [A304]."""
     model = view.facts.model
-    between = _between_words(view.conversation.messages) if model.merge_same_role else set()
+    messages = view.conversation.messages
+    between = _between_words(messages) if model.merge_same_role else set()
+    if view.rules.system_follows_user:
+        between |= _before_system(messages)
     found = [
         _Going(seen, weight(seen.result, model) + weight(seen.call, model), pair=True)
         for seen in _old(view, config, survey)
@@ -161,6 +164,18 @@ def _between_words(messages: Sequence[Message]) -> set[int]:
             bare = all(isinstance(part, ToolCall) for part in said)
             calls = [id(part) for part in said] if bare else []
         elif not all(isinstance(part, ToolResult) for part in said):
+            found.update(calls)
+    return found
+
+
+def _before_system(messages: Sequence[Message]) -> set[int]:
+    """`id()` of the calls whose results a system message follows: it may not stand behind the model's own words [A60]."""
+    found: set[int] = set()
+    calls: list[int] = []
+    for message in (one for one in messages if one.written):
+        if message.role is Role.ASSISTANT:
+            calls = [id(call) for call in message.tally.calls]
+        elif message.role is Role.SYSTEM:
             found.update(calls)
     return found
 

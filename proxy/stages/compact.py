@@ -149,6 +149,8 @@ def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Ite
     why = f"the window is nearly full: {count} messages become a summary"
     if goal is None:
         return
+    if view.rules.system_follows_user:
+        yield from _brought_forward(messages[plan.first : plan.cut], goal, why)
     if demanded(view, calls=False):
         # Reasoning says nothing: without a name of its own it would be taken for that of the summary before this one.
         named = derived(goal.key, f"{NAME}.reasoning.{count}")
@@ -193,6 +195,21 @@ def _goal(messages: Sequence[Message]) -> Part | None:
         ),
         None,
     )
+
+
+def _brought_forward(going: Sequence[Message], goal: Part, why: str) -> Iterator[Move]:
+    """System messages of the stretch, in front of the summary: behind it they would follow the model [A60]."""
+    for message in going:
+        for part in message.parts if message.role is Role.SYSTEM else ():
+            yield Move(
+                stage=NAME,
+                reason=why,
+                target=target_of(part),
+                to=target_of(goal),
+                before=False,
+                role=Role.SYSTEM,
+                committed=True,
+            )
 
 
 def _joined(messages: Sequence[Message], plan: _Plan, leaving: set[int], why: str) -> Iterator[Move]:

@@ -29,14 +29,14 @@ from tests.laws.wires import WIRES, Wire
 
 NARROW = str(Path(__file__).with_name("narrow.yaml"))
 WINDOW = 4_000
-"""Tokens that a model takes as far as the rewrite knows, under that policy."""
+"""Tokens that a model takes as far as the rewrite knows, under that policy, where a world has no window of its own."""
 
 SPOOL = Spool(key=b"greenhouse", directory="/var/spool/stet", url="http://127.0.0.1:8787")
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
 
 class World(Struct, frozen=True, kw_only=True):
-    """Where a session takes place."""
+    """Where a session takes place; `window`: tokens that the model takes, 0: as many as the shipped facts say."""
 
     policy: str = "careful"
     model: str = "claude-opus-4-5"
@@ -44,6 +44,7 @@ class World(Struct, frozen=True, kw_only=True):
     agent: str = ""
     thinks: bool = False
     wire: str = "anthropic"
+    window: int = 0
 
     @property
     def speaks(self) -> Wire:
@@ -124,10 +125,11 @@ class Driver:
         """What the world says about a request; `full`: nothing more can be put into the spool."""
         headers = {"user-agent": "claude-cli/2.1.114"} if self.world.agent == "claude-code" else {}
         known = models().facts(self.upstream, model, self.world.wire)
+        window = self.world.window or (WINDOW if self.world.policy == NARROW else 0)
         return Facts(
             now=now,
             tenant=b"tenant",
-            model=structs.replace(known, window=WINDOW) if self.world.policy == NARROW else known,
+            model=structs.replace(known, window=window) if window else known,
             upstream=self.upstream,
             session=session,
             agent=agents().of(headers),

@@ -224,7 +224,7 @@ class Session:
         else:
             self.driver.settle(sent)
         if sent.status == 200 and step.fate != "unheard":
-            client.answered([*_served(client), *_heard(self.driver.content)])
+            client.answered(_whole(_served(client), _heard(self.driver.content)))
         return sent
 
 
@@ -260,6 +260,12 @@ def _heard(content: list[dict[str, object]]) -> list[dict[str, object]]:
             block = {**block, "input": dict(INPUTS[arguments["number"] % len(INPUTS)])}
         kept.append(block)
     return kept
+
+
+def _whole(served: list[dict[str, object]], heard: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Results that the provider's own tools gave first; thinking behind them would have been bound to them."""
+    thought = ("thinking", "redacted_thinking") if served else ()
+    return [*served, *(block for block in heard if block["type"] not in thought)]
 
 
 def _served(client: Client) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ lone surrogates and NUL. `spell` prints them, in a `Style` that says what a clie
 from __future__ import annotations
 
 import json
+import re
 
 from msgspec import Struct
 
@@ -36,6 +37,7 @@ class Style(Struct, frozen=True, kw_only=True):
 
 
 PLAIN = Style()
+_LONE = re.compile("[\ud800-\udfff]")
 _OPEN = ("input", "input_schema", "args", "parametersJsonSchema")
 
 
@@ -69,7 +71,4 @@ def _value(value: object, style: Style, *, inside: bool) -> str:
 def _string(text: str, style: Style) -> str:
     if style.escape:
         return json.dumps(text)
-    return "".join(
-        f"\\u{ord(letter):04x}" if 0xD800 <= ord(letter) <= 0xDFFF else letter
-        for letter in json.dumps(text, ensure_ascii=False)
-    )
+    return _LONE.sub(lambda lone: f"\\u{ord(lone[0]):04x}", json.dumps(text, ensure_ascii=False))
