@@ -13,7 +13,13 @@ from proxy.wellformed import faults
 
 MODEL = Models.load().facts("anthropic", "claude-sonnet-4-5")
 LAX = structs.replace(
-    RULES, results_first=False, calls_last=False, adjacent=False, blank_text=True, opens_with_user=False
+    RULES,
+    results_first=False,
+    calls_last=False,
+    adjacent=False,
+    blank_text=True,
+    opens_with_user=False,
+    system_follows_user=False,
 )
 
 
@@ -71,9 +77,9 @@ FAULTY: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
         "call without a result",
         (("u", "a"), ("a", [call("1")]), ("a", "b"), ("u", "c")),
     ),
-    "answered behind a system message": (
+    "answered behind a directive": (
         "call without a result",
-        (("u", "a"), ("a", [call("1")]), ("s", "b"), ("u", "c")),
+        (("u", "a"), ("a", [call("1")]), ("n", "b"), ("u", "c")),
     ),
     "result of nothing": ("result without a call", (("u", "a"), ("a", "b"), ("u", [result("1")]))),
     "result at the start": ("result without a call", (("u", [result("1")]),)),
@@ -99,6 +105,11 @@ FAULTY: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
     "a refused id": ("id refused", (("u", "a"), ("a", [call("a.b")]), ("u", [result("a.b")]))),
     "an id with a line end": ("id refused", (("u", "a"), ("a", [call("a\n")]), ("u", [result("a\n")]))),
     "a long id": ("id refused", (("u", "a"), ("a", [call("x" * 600)]), ("u", [result("x" * 600)]))),
+    "a system message behind the model": (
+        "system message out of place",
+        (("u", "a"), ("a", "b"), ("s", "c"), ("s", "d"), ("a", "e"), ("u", "f")),
+    ),
+    "a system message before the user": ("system message out of place", (("u", "a"), ("s", "b"), ("u", "c"))),
     "nothing": ("no message", ()),
 }
 

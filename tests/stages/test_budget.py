@@ -9,7 +9,7 @@ from proxy.policy import Policy, Stages
 from proxy.simulator import Call, Say
 from proxy.stages import balance, breakpoints, budget, reasoning, stale
 
-from tests.simulator.bodies import READ, RUN, result
+from tests.simulator.bodies import READ, RUN, result, text, user
 from tests.stages.clearing import OPUS, PLAIN, Work, is_placeholder, lines, results
 
 EDIT = {
@@ -137,3 +137,21 @@ def test_an_output_that_would_fill_the_window_is_cut_on_arrival_as_text_and_in_b
     [block] = results(work.sent[-1])[1]
     assert len(block["text"].encode()) <= 4_096
     assert work.held == []
+
+
+def test_calls_stay_where_a_system_message_stands_behind_their_results() -> None:
+    """Without their results it would follow the model's own words, which is refused [A60]."""
+    work = Tight(12_000, keep=1, model=OPUS)
+    for at in range(8):
+        edit = Call("edit_file", {"path": f"f{at}.py", "new": lines(f"f{at}", 500)})
+        work.say("Go on.", answer=(Say("I edit it."), edit))
+        work.messages.append(user(result(work.messages[-1]["content"][-1]["id"], "done")))
+        if at % 4 == 0:
+            work.messages.append({"role": "system", "content": [text(f"Plan {at}.")]})
+        work.say(answer=(Say("So."),))
+    assert any(edit.stage == "budget" for edit in work.last.edits)
+    assert len(calls(work)) < 8
+    messages = work.sent[-1]["messages"]
+    told = [at for at, message in enumerate(messages) if message["role"] == "system"]
+    assert [messages[at]["content"][0]["text"] for at in told] == ["Plan 0.", "Plan 4."]
+    assert [messages[at - 1]["content"][0]["type"] for at in told] == ["tool_result"] * 2

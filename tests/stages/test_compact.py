@@ -9,12 +9,13 @@ from msgspec import structs
 from proxy.agents import Agents
 from proxy.conversation import Message, Role, Text, ToolCall, ToolResult
 from proxy.policy import Policy, Stages
+from proxy.rewrite import Rewrite
 from proxy.simulator import Call, Say
 from proxy.stages import balance, breakpoints, compact, inject, reasoning, stale
 from proxy.stages.summary import OPENING
 from proxy.stages.summary import summary as told
 
-from tests.simulator.bodies import READ, RUN, result
+from tests.simulator.bodies import READ, RUN, result, text, user
 from tests.stages.clearing import OPUS, Json, Work, lines, results
 
 WINDOW = 30_000
@@ -256,3 +257,26 @@ def test_arguments_that_nest_without_end_are_no_list_of_tasks() -> None:
         Message(role=Role.USER, parts=(ToolResult(call_id="b", content=b'"no"', is_error=True),)),
     )
     assert "tasks" not in told(messages, Agents.load().generic, 3)
+
+
+def test_what_a_harness_said_between_the_turns_stands_in_front_of_the_summary() -> None:
+    """It may limit what the agent does, so it stays; behind the summary it would follow the model's own words [A60]."""
+    work = Long(model=OPUS)
+    work.say("The fan in bay 3 is loud.")
+    for at in range(24):
+        work.say("Go on.", answer=(Call("read_file", {"path": f"f{at}.py"}),))
+        call = work.messages[-1]["content"][-1]["id"]
+        work.messages.append(user(result(call, lines(f"f{at}", 1_200))))
+        if at % 6 == 2:
+            work.messages.append({"role": "system", "content": [text(f"Plan {at}.")]})
+        work.say(answer=(Say("So."),))
+    assert sum(_compacted(done) for done in work.done) > 1
+    messages = work.sent[-1]["messages"]
+    place = next(at for at, one in enumerate(messages) if OPENING[:30] in str(one["content"]))
+    before = [one for one in messages[:place] if one["role"] == "system"]
+    assert "Plan 2." in str(before)
+    assert [one["role"] for one in messages[: place + 1]] == ["user", *["system"] * len(before), "assistant"]
+
+
+def _compacted(done: Rewrite) -> bool:
+    return any(p.stage == "compact" for p in (done.commit.promises if done.commit else ()))
