@@ -107,7 +107,12 @@ class Mend(Change, frozen=True, kw_only=True):
 
 
 class Unname(Change, frozen=True, kw_only=True):
-    """The target's message leaves without its id, which says nothing [A207]."""
+    """The target's message leaves without its id, which says nothing [A207].
+
+    `led`: where it has that id, and the message right before it is not the one named here, which it came behind [A202].
+    """
+
+    led: tuple[str, str] = ("", "")
 
 
 class AddMember(Change, frozen=True, kw_only=True):
@@ -229,11 +234,23 @@ class _Bench:
         self.added.append((edit.name, Raw(edit.value)))
         return True
 
-    def unname(self, place: int) -> bool:
+    def unname(self, place: int, led: tuple[str, str]) -> bool:
         """The message loses its id; what is no message has none."""
-        if place >= 0:
-            self.messages[place] = structs.replace(self.messages[place], nameless=True, raw=None)
-        return place >= 0
+        if place < 0:
+            return False
+        message = self.messages[place]
+        if led[0] and (message.nameless or message.name != led[0] or self.name_before(place) == led[1]):
+            return False
+        self.messages[place] = structs.replace(message, nameless=True, raw=None)
+        return True
+
+    def name_before(self, place: int) -> str:
+        """The id of the message that stands in front of this one; "" where none does, or it leaves without."""
+        for at in range(place - 1, -1, -1):
+            message = self.messages[at]
+            if self.parts.get(at, message.parts):
+                return "" if message.nameless else message.name
+        return ""
 
     def closed(self) -> Conversation:
         changes: dict[str, object] = {}
@@ -309,8 +326,8 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901, PLR0912  one c
             return _move(bench, (parts, at), edit, to, before=before)
         case PlaceMark(mark=mark):
             parts[at] = _marked(old, mark)
-        case Unname():
-            return bench.unname(place)
+        case Unname(led=led):
+            return bench.unname(place, led)
         case Sign(signature=signature):
             return _signed(parts, at, signature)
         case _:

@@ -188,6 +188,7 @@ def test_openai_responses_stream():
         message_id="resp_1",
         model="g",
         call_ids=("call_1",),
+        signed=(Signed("led", 0, "fc_1", "rs_1"),),
         stop_reason="completed",
         complete=True,
     )
@@ -437,11 +438,16 @@ def test_what_has_to_come_back_is_noted():
         Signed("call", 2, "run", "three"),
     )
     item = {"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed"}
-    done = {"type": "response.output_item.done", "item": item}
-    ended = {"response": {"status": "completed", "output": [item]}}
-    assert streamed(
-        "openai_responses", ("response.output_item.done", done), ("response.completed", ended)
-    ).signed == (Signed("item", 0, "rs_1", "sealed"),)
+    made = [{"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}"} for n in (1, 2)]
+    ended = {"response": {"status": "completed", "output": [item, *made]}}
+    done = [
+        ("response.output_item.done", {"type": "response.output_item.done", "item": one})
+        for one in (item, *made)
+    ]
+    assert streamed("openai_responses", *done, ("response.completed", ended)).signed == (
+        Signed("item", 0, "rs_1", "sealed"),
+        Signed("led", 0, "fc_1", "rs_1"),
+    )
 
 
 def test_words_come_back_whole_or_not_at_all():

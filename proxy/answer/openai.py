@@ -62,6 +62,10 @@ class OpenAIResponsesReader(Seen):
     _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
     _UNDER_WAY = frozenset({"queued", "in_progress"})
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._thought = ""
+
     def event(self, event: Event) -> None:
         name = event.name
         if name == "message":
@@ -91,6 +95,7 @@ class OpenAIResponsesReader(Seen):
         incomplete = object_of(response.get("incomplete_details"))
         self.stop_reason = text_of(incomplete.get("reason")) or text_of(response.get("status"))
         self.failed(response.get("error"))
+        self._thought = ""
         for item in objects_of(response.get("output")):
             self._item(item)
         if usage := object_of(response.get("usage")):
@@ -103,8 +108,15 @@ class OpenAIResponsesReader(Seen):
             self.missed(diagnostics.get("reason"), count(diagnostics, "cache_missed_tokens"))
 
     def _item(self, item: JsonObject) -> None:
-        """Calls of every kind that wait for a result of the client's carry a `call_id` [A201]."""
+        """Calls of every kind that wait for a result of the client's carry a `call_id` [A201]. What stands right behind
+        reasoning is stored with it [A202]."""
+        name = text_of(item.get("id")) or ""
         if str(item.get("type")).endswith("_call"):
             self.call(item.get("call_id"))
-        elif item.get("type") == "reasoning" and (name := text_of(item.get("id"))):
+        elif item.get("type") == "reasoning" and name:
             self.returns(Signed("item", 0, name, text_of(item.get("encrypted_content")) or ""))
+            self._thought = name
+            return
+        if name:
+            self.returns(Signed("led", 0, name, self._thought))
+        self._thought = ""

@@ -29,11 +29,12 @@ class Signed(Struct, frozen=True):
     """What the model gave with its answer so that it comes back, and clients lose [F4 F9].
 
     `kind`: what it belongs to. A `call`: `place` counts the answer's calls, `name` is the tool's. `thinking`: `name`
-    is a digest of its words. An `item`: `name` is its id. `words`: what was thought itself, of the whole answer.
-    `value`: the signature, the encrypted content, the words.
+    is a digest of its words. An `item`: `name` is its id. `words`: what was thought itself, of the whole answer. `led`:
+    `name` is the id of an item right behind reasoning.
+    `value`: the signature, the encrypted content, the words, the id of that reasoning.
     """
 
-    kind: Literal["call", "thinking", "item", "words"]
+    kind: Literal["call", "thinking", "item", "words", "led"]
     place: int
     name: str
     value: str

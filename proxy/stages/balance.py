@@ -14,7 +14,7 @@ from ..conversation import Message, Role, ToolCall, ToolResult
 from ..identity import is_user_side
 from ..runs import runs, within
 from .answers import place_answers
-from .bound import remove_bereft, remove_unkept
+from .bound import free_bereft, remove_bereft, remove_unkept
 from .calls import waiting_calls
 from .copies import note_names, without_copies
 from .view import Proposal, View, causal
@@ -100,6 +100,7 @@ def _turn(walk: Walk, at: int) -> int:
         at += 1
     waiting = waiting_calls(walk, run)
     if walk.view.rules.reasoning_bound:
+        free_bereft(walk, run)
         remove_unkept(walk, run)
         remove_bereft(walk, run)
     place_answers(walk, run, answers, waiting)

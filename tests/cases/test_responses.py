@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from proxy.answer import READERS, Signed
 from proxy.dialects import DIALECTS
-from proxy.ledger import Ledger
+from proxy.ledger import Ledger, Ticket
 from proxy.models import Models
 from proxy.policy import load_policy
 from proxy.rewrite import Rewrite, rewrite
+from proxy.simulator import Call, Reply, Think
 from proxy.simulator.responses import Behaviour, ResponsesProvider
 from proxy.simulator.responses.sealing import Sealed, seal
 from proxy.stages import Facts
@@ -46,6 +48,7 @@ def thought(name: str) -> Item:
 
 
 USER = said("user", "go")
+EXEC = {"type": "function", "name": "exec", "parameters": {"type": "object", "properties": {}}}
 
 
 def body(*items: Item, **members: object) -> bytes:
@@ -61,12 +64,15 @@ class Session:
         self.policy = load_policy(policy)
         self.provider = ResponsesProvider(behaviour=Behaviour(foreign_reasoning="remove"))
         self.now = 0.0
+        self.ticket: Ticket | None = None
 
     def refuses(self, *items: Item, **members: object) -> bool:
         """Whether the provider refuses what the client sends."""
         return self.provider.answer(HEADERS, body(*items, **members), self.now).status != 200
 
-    def rewritten(self, *items: Item, **members: object) -> Rewrite:
+    def rewritten(self, *items: Item, signed: tuple[Signed, ...] = (), **members: object) -> Rewrite:
+        """What leaves. `signed`: what the answer before it gave to come back."""
+        self.settle(signed)
         self.now += 1
         facts = Facts(
             now=self.now,
@@ -77,9 +83,13 @@ class Session:
         )
         policy = self.policy.choose(self.upstream, "", facts.model.model)
         made = rewrite(body(*items, **members), DIALECT, policy, self.ledger, facts)
-        if made.commit is not None:
-            self.ledger.settle(self.ledger.commit(made.commit), None, (), success=True)
+        self.ticket = self.ledger.commit(made.commit) if made.commit is not None else None
         return made
+
+    def settle(self, signed: tuple[Signed, ...]) -> None:
+        if self.ticket is not None:
+            self.ledger.settle(self.ticket, None, (), success=True, signed=signed)
+        self.ticket = None
 
     def sent(self, *items: Item, **members: object) -> list[Item]:
         made = self.rewritten(*items, **members)
@@ -205,6 +215,87 @@ def test_reasoning_that_stands_alone_goes_and_the_next_stays(cut: list[Item]) ->
 def named(name: str, **members: object) -> Item:
     """Reasoning that is there by its id alone."""
     return {"type": "reasoning", "id": name, "summary": [], **members}
+
+
+class Stored:
+    """A provider that keeps what it answers, and a client that sends it back, but for what a filter takes out."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self.session.provider.script = lambda _: Reply(
+            blocks=(Think("Look."), Call("exec", {}), Call("exec", {}))
+        )
+        self.items: list[Item] = [USER]
+        self.signed: tuple[Signed, ...] = ()
+
+    def filtered(self) -> list[Item]:
+        """All that was said, without reasoning."""
+        return [item for item in self.items if item["type"] != "reasoning"]
+
+    def answered(self, items: list[Item], **members: object) -> Rewrite:
+        """A request with these items, and its answer, which is one more turn of the client's."""
+        made = self.session.rewritten(*items, signed=self.signed, tools=[EXEC], **members)
+        told = self.session.provider.answer(HEADERS, made.body, self.session.now)
+        assert told.status == 200, told.body
+        reader = READERS["openai_responses"]()
+        reader.document(told.body)
+        self.signed = reader.answer().signed
+        came: list[Item] = json.loads(told.body)["output"]
+        self.items += [*came, *(output(str(item["call_id"])) for item in came if "call_id" in item)]
+        return made
+
+
+def ids(made: Rewrite) -> list[object]:
+    """The ids of the calls that leave."""
+    return [item.get("id") for item in json.loads(made.body)["input"] if item["type"] == "function_call"]
+
+
+def mended(made: Rewrite) -> list[str]:
+    return [edit.reason for edit in made.edits if edit.required]
+
+
+def calls(items: list[Item]) -> list[object]:
+    return [item["id"] for item in items if item["type"] == "function_call"]
+
+
+def test_a_call_whose_stored_reasoning_was_lost_leaves_without_its_id() -> None:
+    """By its id the provider asks for reasoning that the client never sends; without it the call stands alone. The
+    same in every turn, and nothing else changes [A202 F16]."""
+    client = Stored()
+    client.answered(client.items)
+    assert client.session.refuses(*client.filtered(), tools=[EXEC])
+    made = client.answered(client.filtered())
+    assert mended(made) == ["its reasoning is gone [A202 F16]"]
+    first, second = calls(client.items)[:2]
+    assert ids(made) == [None, second]
+    again = client.answered([*client.filtered(), said("user", "more")])
+    assert ids(again) == [None, second, None, calls(client.items)[3]]
+    assert first not in json.dumps(json.loads(again.body))
+
+
+def test_a_call_whose_reasoning_is_filtered_later_leaves_without_its_id() -> None:
+    """What stood together in an earlier request is known to belong together, also where no answer was seen."""
+    client = Stored()
+    client.answered(client.items)
+    client.signed = ()
+    whole = client.answered(client.items)
+    assert mended(whole) == []
+    assert ids(whole) == calls(client.items)[:2]
+    client.signed = ()
+    kept = client.items[-5:]
+    older = [item for item in client.items[:-5] if item["type"] != "reasoning"]
+    assert client.session.refuses(*older, *kept, tools=[EXEC])
+    made = client.answered([*older, *kept])
+    assert ids(made) == [None, *calls(client.items)[1:4]]
+    assert ids(client.answered(client.items)) == calls(client.items)[:6]
+
+
+def test_reasoning_that_nobody_stored_is_not_missed() -> None:
+    """The provider does not know then what an item came behind."""
+    client = Stored()
+    client.answered(client.items, store=False)
+    made = client.answered(client.filtered(), store=False)
+    assert mended(made) == []
 
 
 @case("B49")

@@ -150,7 +150,7 @@ EDITS = {
     Remove: st.builds(Remove, **change),
     Move: st.builds(Move, to=targets, before=st.booleans(), **change),
     PlaceMark: st.builds(PlaceMark, mark=marks, **change),
-    Unname: st.builds(Unname, **change),
+    Unname: st.builds(Unname, led=st.tuples(texts, texts), **change),
     Sign: st.builds(Sign, signature=texts, **change),
     Mend: st.builds(Mend, count=counts, **change),
     AddMember: st.builds(AddMember, name=texts, value=st.binary(max_size=20), **change),
