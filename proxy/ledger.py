@@ -33,6 +33,7 @@ from .branch import (
 )
 from .conversation import NO_KEY, Key
 from .identity import digest
+from .rawjson import Listed
 from .recall import Recall, Recent
 from .usage import Usage
 
@@ -175,9 +176,9 @@ class Ledger:
         """Recent requests filed under `name`, newest last."""
         return self._recall.under(name)
 
-    def opening(self, body: bytes, start: int) -> Iterator[Recent]:
-        """Recent requests, anybody's, whose first message stands at `start` of a body, newest first."""
-        return self._recall.opening(body, start)
+    def opening(self, listed: Listed) -> Iterator[Recent]:
+        """Recent requests, anybody's, whose first message stands where it must in this list, newest first."""
+        return self._recall.opening(listed)
 
     def latest(self, session: str) -> Branch | None:
         """The branch that a named session was last sent along; None where nothing names it."""

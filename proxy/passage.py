@@ -22,7 +22,7 @@ from .errors import BodyError
 from .identity import chained_on, digest, head, origin
 from .ledger import Ledger
 from .memo import Memo
-from .rawjson import leading, opening, owned, spanned
+from .rawjson import opening, owned
 from .recall import EDIT_BYTES, PART_BYTES, Recent
 from .runs import Run
 from .stages.view import Facts, Region
@@ -95,25 +95,26 @@ def open_body(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened:
 
     Raises BodyError where it cannot be read.
     """
+    found = next(filter(None, (opening(body, path) for path in dialect.turns)), None)
+    if found is None:
+        return dialect.open(body)
     known: tuple[Raw, ...] = ()
-    begin = end = 0
-    start = opening(body, dialect.turns)
-    for recent in ledger.opening(body, start) if start >= 0 else ():
+    lead: tuple[Raw, ...] = ()
+    for recent in ledger.opening(found):
         if len(recent.raws) > len(known):
-            count, behind = leading(body, start, (*recent.lead, *recent.raws))
-            same = recent.client[: max(0, count - len(recent.lead))]
+            count = found.leading((*recent.lead, *recent.raws)) - len(recent.lead)
             # The last answer stays to be opened: what follows it is read alike, whatever stands in front of it.
-            last = next((at for at in range(len(same) - 1, 0, -1) if same[at].role is Role.ASSISTANT), 0)
+            last = next((at for at in range(count - 1, 0, -1) if recent.client[at].role is Role.ASSISTANT), 0)
             if last > len(known):
-                known = recent.raws[:last]
-                begin, end = start + spanned(recent.lead), behind - spanned(recent.raws[last : len(same)])
-    if known:
-        try:
-            rest = dialect.open(body[:begin] + body[end:])
-        except BodyError:
-            return dialect.open(body)  # it says where: said of the whole body
-        return structs.replace(rest, messages=(*known, *rest.messages))
-    return dialect.open(body)
+                known, lead = recent.raws[:last], recent.lead
+    begin = found.start + found.span(lead)
+    try:
+        rest = dialect.open(body[:begin] + body[begin + found.span(known) :]) if known else None
+    except BodyError:
+        rest = None  # it says where: said of the whole body
+    if rest is None or found.path[0] != next(key for key, *_ in dialect.turns if key in dict(rest.envelope)):
+        return dialect.open(body)
+    return structs.replace(rest, messages=(*known, *rest.messages))
 
 
 def enter(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from .errors import BodyError
 
@@ -23,6 +23,8 @@ _encode = msgspec.json.Encoder().encode
 REPLACEMENT = b"\\ufffd"
 NUL = b"\\u0000"
 EMPTY = Raw(b"[]")
+
+_BETWEEN = re.compile(rb"[\s,]*")
 
 _STRETCH = 64
 """Elements compared at once: longer stretches fall out of the processor's cache."""
@@ -46,9 +48,17 @@ def members(raw: Raw | bytes) -> list[tuple[str, Raw]]:
     pairs = list(opened.items())
     compact = 1 + sum(len(memoryview(value)) + 2 for _, value in pairs)
     compact += sum(len(key) + 2 if key.isascii() else len(_encode(key)) for key, _ in pairs)
-    if compact != len(memoryview(raw)) and not (not pairs and len(memoryview(raw)) == 2):
-        _refuse_twins(raw, len(pairs))
+    length = len(memoryview(raw))
+    if compact != length and not (not pairs and length == 2):
+        spaced = compact + 2 * len(pairs) - 1
+        if spaced != length or _spaced(pairs) != bytes(raw):
+            _refuse_twins(raw, len(pairs))
     return pairs
+
+
+def _spaced(pairs: Iterable[tuple[str, Raw]]) -> bytes:
+    """An object of these members as many writers put it, with a space behind each colon and comma."""
+    return b"{%b}" % b", ".join([b"%b: %b" % (_encode(key), value) for key, value in pairs])
 
 
 def _refuse_twins(raw: Raw | bytes, distinct: int) -> None:
@@ -94,39 +104,64 @@ def without_array(body: bytes, name: bytes, elements: Sequence[Raw]) -> bytes | 
     return None
 
 
-def opening(body: bytes, name: str) -> int:
-    """Where the first element of the array under the outermost key `name` stands; -1 where that is not found as
-    compact JSON. What is before it was read; what comes behind may be anything."""
-    key = b'"%b":[' % name.encode()
-    start = body.find(key) + len(key)
-    try:
-        before = members(body[:start] + b"]}") if start >= len(key) else []
-    except BodyError:
-        return -1
-    return start if before and before[-1] == (name, EMPTY) else -1
+class Listed(Struct, frozen=True):
+    """An array in a body: the keys it stands under, where its first element stands, and what stands between two. What
+    comes behind may be anything."""
+
+    body: bytes
+    path: Sequence[str]
+    start: int
+    comma: bytes
+
+    def span(self, elements: Sequence[Raw]) -> int:
+        """Bytes that elements take here, a comma behind each."""
+        return sum(map(len, elements)) + len(elements) * len(self.comma)
+
+    def leading(self, elements: Sequence[Raw]) -> int:
+        """How many of the elements stand here from the start on, a comma behind each."""
+        count, at = 0, self.start
+        for place in range(0, len(elements), _STRETCH):
+            stretch = self.comma.join((*elements[place : place + _STRETCH], b""))
+            if not self.body.startswith(stretch, at):
+                break
+            at += len(stretch)
+            count += _STRETCH
+        for element in elements[count : count + _STRETCH]:
+            behind = at + len(element)
+            if not self.body.startswith(element, at) or not self.body.startswith(self.comma, behind):
+                break
+            at = behind + len(self.comma)
+            count += 1
+        return min(count, len(elements))
 
 
-def spanned(elements: Sequence[Raw]) -> int:
-    """Bytes that elements take in a compact array, a comma behind each."""
-    return sum(map(len, elements)) + len(elements)
+def opening(body: bytes, path: Sequence[str]) -> Listed | None:
+    """The array under a path of keys, the outermost first; None where it is not found as JSON without spaces, or with
+    one behind each colon and comma as many writers put them. What is before it was read."""
+    key = b'"%b":' % path[-1].encode()
+    at = body.find(key) + len(key)
+    comma = b", " if body.startswith(b" ", at) else b","
+    start = at + len(comma)
+    if at < len(key) or not body.startswith(b"[", start - 1):
+        return None
+    value: bytes | Raw = b"%b]%b" % (body[:start], b"}" * len(path))
+    for name in path:
+        try:
+            last, value = members(value)[-1]
+        except BodyError:
+            return None
+        if last != name:
+            return None
+    return Listed(body, path, start, comma) if value == EMPTY else None
 
 
-def leading(body: bytes, start: int, elements: Sequence[Raw]) -> tuple[int, int]:
-    """How many of the elements stand at `start` of a body, a comma behind each, and the place behind the last."""
-    count = 0
-    for place in range(0, len(elements), _STRETCH):
-        stretch = b",".join((*elements[place : place + _STRETCH], b""))
-        if not body.startswith(stretch, start):
-            break
-        start += len(stretch)
-        count += _STRETCH
-    for element in elements[count : count + _STRETCH]:
-        behind = start + len(element)
-        if not body.startswith(element, start) or not body.startswith(b",", behind):
-            break
-        start = behind + 1
-        count += 1
-    return min(count, len(elements)), start
+def placed(array: Raw, elements: Sequence[Raw]) -> Iterator[tuple[int, int]]:
+    """Where each element of an array begins and ends in it."""
+    whole, at = memoryview(array), 1
+    for element in elements:
+        at = _BETWEEN.match(whole, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+        yield at, at + len(element)
+        at += len(element)
 
 
 def encoded(value: object) -> bytes:

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from .conversation import Key, Message
 from .edits import Edit
-from .rawjson import spanned
+from .rawjson import Listed
 from .runs import Run
 
 PART_BYTES, EDIT_BYTES = 700, 1500
@@ -58,12 +58,13 @@ class Recall:
         """Recent requests filed under `name`, newest last."""
         return self._filed.get(name, ())
 
-    def opening(self, body: bytes, start: int) -> Iterator[Recent]:
-        """Recent requests whose first message stands where it must in a list that begins at `start` of a body, the
-        newest first."""
+    def opening(self, listed: Listed) -> Iterator[Recent]:
+        """Recent requests whose first message stands where it must in this list, the newest first."""
         for filed in reversed(tuple(self._filed.values())):
             for recent in reversed(filed):
-                if recent.raws and body.startswith(recent.raws[0], start + spanned(recent.lead)):
+                if recent.raws and listed.body.startswith(
+                    recent.raws[0], listed.start + listed.span(recent.lead)
+                ):
                     yield recent
 
     def of(self, branch: Key) -> Recent | None:

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from proxy.errors import BodyError
 from proxy.rawjson import (
+    Listed,
     without_array,
     closed_array,
     closed_object,
@@ -18,10 +19,10 @@ from proxy.rawjson import (
     is_array,
     is_string,
     items,
-    leading,
     members,
     opening,
     owned,
+    placed,
     repair,
 )
 
@@ -118,7 +119,7 @@ def test_what_is_no_array_is_refused(raw: bytes) -> None:
         items(raw)
 
 
-@pytest.mark.parametrize("raw", [b'{"a": "\xff"}', b'{"a": {"\xff":1}}', b'{ "a":["\xc0\xaf"]}'])
+@pytest.mark.parametrize("raw", [b'{"a":  "\xff"}', b'{"a": {"\xff":1} }', b'{ "a":["\xc0\xaf"]}'])
 def test_a_spaced_object_that_is_no_utf8_inside_is_refused(raw: bytes) -> None:
     """Spaces make a doubled key possible, so the whole is looked at: what cannot be decoded is nobody's bug."""
     with pytest.raises(BodyError, match="not a JSON object"):
@@ -221,23 +222,67 @@ def test_a_deeper_key_of_the_same_name_may_be_the_one_emptied() -> None:
 def test_the_opening_of_an_outermost_array() -> None:
     """Where its first element stands; nothing where the key is deeper, stands twice or is followed by something else."""
     body = b'{"a":1,"m":[{},2]}'
-    assert opening(body, "m") == body.index(b"{}")
+    assert opening(body, ("m",)) == Listed(body, ("m",), body.index(b"{}"), b",")
     for other in (
         b'{"t":{"m":[1]},"m":[1]}',
         b'{"m":0,"m":[1]}',
-        b'{"m": [1]}',
+        b'{"m":  [1]}',
         b'{"m":{}}',
         b'["m":[1]]',
         b"",
     ):
-        assert opening(other, "m") == -1
+        assert opening(other, ("m",)) is None
 
 
-def test_the_elements_that_stand_at_a_place() -> None:
+def test_the_opening_of_an_array_further_down() -> None:
+    """It stands last in what was read so far, and so does each object around it."""
+    body = b'{"a":{"m":0},"r":{"x":[1],"m":[{},2]},"m":[1]}'
+    assert opening(body, ("r", "m")) is None  # the first of that key is another
+    body = body.replace(b'"a":{"m"', b'"a":{"n"')
+    assert opening(body, ("r", "m")) == Listed(body, ("r", "m"), body.index(b"{}"), b",")
+    assert opening(body, ("m",)) is None
+    assert opening(body, ("a", "m")) is None
+
+
+def test_the_opening_of_an_array_in_spaced_json() -> None:
+    """A space behind the colon tells that one stands behind each comma."""
+    body = b'{"a": 1, "m": [{}, 2]}'
+    assert opening(body, ("m",)) == Listed(body, ("m",), body.index(b"{}"), b", ")
+
+
+@pytest.mark.parametrize("comma", [b",", b", "])
+def test_the_elements_that_stand_at_a_place(comma: bytes) -> None:
     """As many as are followed by a comma, up to the first that differs."""
     elements = [Raw(b"%d" % number) for number in range(200)]
+
+    def leading(listed: bytes, known: list[Raw]) -> int:
+        return Listed(b"[" + listed, ("m",), 1, comma).leading(known)
+
     for count in (0, 1, 63, 64, 65, 128, 199, 200):
-        listed = b"".join(b"%d," % number for number in range(count))
-        assert leading(b"[" + listed + b"7", 1, elements) == (count, 1 + len(listed))
-    assert leading(b"[0,1]", 1, elements[:2]) == (1, 3)
-    assert leading(b"[0,12,", 1, elements[:2]) == (1, 3)
+        listed = b"".join(b"%d%b" % (number, comma) for number in range(count))
+        assert leading(listed + b"7", elements) == count
+        assert Listed(b"", ("m",), 1, comma).span(elements[:count]) == len(listed)
+    assert leading(b"0" + comma + b"1]", elements[:2]) == 1
+    assert leading(b"0" + comma + b"12" + comma, elements[:2]) == 1
+
+
+@pytest.mark.parametrize("array", [b"[1,22,[3]]", b'[1, 22, {"a": 3}]', b"[ 1\n,22 ,\t[] ]", b"[]"])
+def test_where_elements_stand(array: bytes) -> None:
+    """Each at its place, whatever space is around it."""
+    elements = items(array)
+    spans = [array[begin:end] for begin, end in placed(Raw(array), elements)]
+    assert spans == list(map(bytes, elements))
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=6))
+def test_spaced_json_opens_like_compact_json(value: dict[str, object]) -> None:
+    """Its members are the same, spelt as they stand."""
+    spaced = json.dumps(value, ensure_ascii=False).encode()
+    assert [(name, json.loads(bytes(raw))) for name, raw in members(spaced)] == list(value.items())
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b'{"a": 1,"a":2}', b'{"abc":1,"b":2,"c":3,"":4,"":5}'])
+def test_a_key_twice_is_refused_however_it_is_spaced(body: bytes) -> None:
+    """Also where the lengths are those of spaced JSON without the second."""
+    with pytest.raises(BodyError, match="twice"):
+        members(body)

@@ -57,9 +57,9 @@ class Dialect(Protocol):
         """Its name in settings, logs and the route table."""
 
     @property
-    def turns(self) -> str:
-        """Key of the list that holds what leads and the messages. Messages behind one of the model's are read alike
-        whatever stands in front of it.
+    def turns(self) -> Sequence[Sequence[str]]:
+        """Where the list of what leads and of the messages may stand: paths of keys, of which the first counts that
+        is there. Messages behind one of the model's are read alike, whatever stands in front of it.
         """
 
     @property

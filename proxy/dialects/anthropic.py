@@ -131,7 +131,7 @@ class Anthropic:
     """The dialect. It has no state."""
 
     name = "anthropic"
-    turns = "messages"
+    turns = (("messages",),)
     rules = RULES
 
     def open(self, body: bytes) -> Opened:

@@ -75,7 +75,7 @@ class Gemini:
     """The dialect. It has no state."""
 
     name = "gemini"
-    turns = "contents"
+    turns = (("contents",), *((wrap, "contents") for wrap in _WRAPS))
     rules = RULES
 
     def open(self, body: bytes) -> Opened:

@@ -2,7 +2,7 @@
 
 The system prompt stands in the list of messages: the leading system and developer messages are
 `Conversation.system`, the rest are the turns. A run of tool messages is one message of results, for it is one
-turn: its `raw` is the run as it stands in the list, joined by commas, and each result's own bytes are a whole tool
+turn: its `raw` is the run as it stands in the list, with its commas, and each result's own bytes are a whole tool
 message. So a result leaves as the tool message it came as, wherever it was moved.
 """
 
@@ -18,7 +18,17 @@ from msgspec import Raw, Struct, structs
 from ..conversation import Conversation, Message, Part, Reasoning, Role, ToolDefinition
 from ..errors import BodyError
 from ..memo import remembered
-from ..rawjson import closed_array, closed_object, holds_nul, is_array, is_string, items, members, owned
+from ..rawjson import (
+    closed_array,
+    closed_object,
+    holds_nul,
+    is_array,
+    is_string,
+    items,
+    members,
+    owned,
+    placed,
+)
 from ..rules import Rules
 from ..runs import leaving
 from . import Opened
@@ -79,7 +89,7 @@ class OpenAIChat:
     """The dialect. It has no state."""
 
     name = "openai_chat"
-    turns = "messages"
+    turns = (("messages",),)
     rules = RULES
 
     def open(self, body: bytes) -> Opened:
@@ -91,10 +101,12 @@ class OpenAIChat:
         listed = items(raw)
         roles = [_role(one) for one in listed]
         first = next((at for at, role in enumerate(roles) if role not in _LEADING), len(roles))
+        spans = [*placed(raw, listed)]
         turns: list[Raw] = []
         for answers, places in groupby(range(first, len(listed)), key=lambda at: roles[at] in _RESULTS):
-            slices = [listed[at] for at in places]
-            turns += [Raw(b",".join(slices))] if answers and len(slices) > 1 else slices
+            run = [*places]
+            whole = slice(spans[run[0]][0], spans[run[-1]][1])
+            turns += [Raw(memoryview(raw)[whole])] if answers else [listed[at] for at in run]
         return Opened(envelope, tuple(turns), tuple(listed[:first]))
 
     def model(self, opened: Opened, path: str) -> str:  # noqa: ARG002  it stands in the body

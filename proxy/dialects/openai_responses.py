@@ -99,7 +99,7 @@ class OpenAIResponses:
     """The dialect. It has no state."""
 
     name = "openai_responses"
-    turns = "input"
+    turns = (("input",),)
     rules = RULES
 
     def open(self, body: bytes) -> Opened:
