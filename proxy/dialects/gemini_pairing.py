@@ -61,10 +61,7 @@ class Pairing:
         """Go on behind `known`, messages read before."""
         self._waiting: list[ToolCall] = []
         self._answered = False
-        tallies = [message.tally for message in known]
-        marked = [call.id for tally in tallies for call in tally.calls if call.id[:1] == "#"]
-        self._calls = next((_number(own) for own in reversed(marked) if outward(own) is None), 0)
-        self._strays = len([1 for tally in tallies for one, _ in tally.results if one.call_id[:3] == "#0."])
+        self._calls, self._strays = _numbered(known)
         for message in known[_last_step(known) :]:
             self._enter(message.role)
             self._waiting += message.tally.calls
@@ -116,9 +113,20 @@ class Pairing:
         self._waiting = [call for call in self._waiting if all(call is not other for other in calls)]
 
 
-def _number(own: str) -> int:
-    """The number in an id of ours."""
-    return int(own[1:].partition(".")[0])
+_NUMBERED = "ids of ours up to here"
+
+
+def _numbered(known: Sequence[Message]) -> tuple[int, int]:
+    """How many calls, and how many responses without one, have an id of ours. It is kept with the last message: those
+    in front of a known message are the same in every request that has it."""
+    at = next((at for at in range(len(known), 0, -1) if _NUMBERED in known[at - 1].__dict__), 0)
+    calls, strays = known[at - 1].__dict__[_NUMBERED] if at else (0, 0)
+    for message in known[at:]:
+        calls += sum(outward(call.id) is None for call in message.tally.calls)
+        strays += sum(result.call_id.startswith("#0.") for result, _ in message.tally.results)
+    if known:
+        known[-1].__dict__[_NUMBERED] = (calls, strays)
+    return calls, strays
 
 
 def _last_step(known: Sequence[Message]) -> int:
