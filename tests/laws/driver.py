@@ -19,6 +19,7 @@ from proxy.errors import BodyError
 from proxy.ledger import Ledger, Ticket
 from proxy.models import Models
 from proxy.policy import Policies, load_policy
+from proxy.rawjson import Listed
 from proxy.rewrite import Rewrite, rewrite
 from proxy.simulator import Canned, Reply
 from proxy.simulator.reply import Block
@@ -78,9 +79,9 @@ class Forgetful(Ledger):
         del name
         return ()
 
-    def opening(self, body: bytes, start: int) -> tuple[()]:
+    def opening(self, listed: Listed) -> tuple[()]:
         """Nothing."""
-        del body, start
+        del listed
         return ()
 
 
