@@ -201,7 +201,7 @@ def test_a_string_gives_way_to_a_list_when_something_joins_it() -> None:
 
 
 def test_items_of_ours() -> None:
-    """A lost output is an item behind its call, a text a message of whoever says it [A208]."""
+    """A lost output is an item behind its call, a text a message of whoever says it [A208], the harness first [A60]."""
     conversation = read(body(USER, call("a"), call("b")))
     last = target_of(conversation.messages[-1].parts[-1])
     answers = [
@@ -215,9 +215,9 @@ def test_items_of_ours() -> None:
     assert sent(edited(conversation, *answers, *more))[3:] == [
         output("a", "lost"),
         output("b", "lost"),
+        said_by("developer", "system"),
         said_by("user", "user"),
         said_by("assistant", "assistant"),
-        said_by("developer", "system"),
     ]
 
 
