@@ -165,11 +165,12 @@ def landscape(sent: Sequence[Sent]) -> Landscape | None:
             shelves.setdefault(seen.call.name, []).append(seen)
             places[id(seen.result)] = at
     left = _left_tokens(facts)
-    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, Agents.load().generic):
+    breaks = _breaks(sent, rows)
+    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, Agents.load().generic, breaks):
         at = places[id(seen.result)]
         items[at] = Item(items[at].arrives, items[at].tokens, max(0, items[at].tokens - left), turn)
     return Landscape(
-        Course(tuple(items), len(sent), _breaks(sent, rows), facts.read, facts.write_5m),
+        Course(tuple(items), len(sent), breaks, facts.read, facts.write_5m),
         tuple(position.path for position in rows[-1]),
     )
 

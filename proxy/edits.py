@@ -225,7 +225,9 @@ class _Bench:
             yield from self.spread(self.lead.get(place, ()))
             yield self.messages[place]
             trail = self.trail.get(place, ())
-            yield from self.spread(sorted(trail, key=lambda at: _BEHIND.get(self.messages[at].role, len(_BEHIND))))
+            yield from self.spread(
+                sorted(trail, key=lambda at: _BEHIND.get(self.messages[at].role, len(_BEHIND)))
+            )
 
     def add_member(self, edit: AddMember) -> bool:
         """A member behind the client's; one that is there is the client's to say."""

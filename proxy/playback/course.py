@@ -7,7 +7,7 @@ and spelling do not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 
@@ -162,7 +162,8 @@ def _course(row: Row) -> Course:
     arrives: list[int] = []
     for turn, end in enumerate(row.ends):
         arrives += [turn] * (end - len(arrives))
-    leaves = {at: (turn, size) for at, turn, size in _stale(row, arrives)}
+    breaks = _breaks(row, tokens)
+    leaves = {at: (turn, size) for at, turn, size in _stale(row, arrives, breaks)}
     items = []
     for at, (cell, count, turn) in enumerate(zip(row.cells, tokens, arrives, strict=True)):
         if at in leaves:
@@ -173,11 +174,11 @@ def _course(row: Row) -> Course:
             items.append(Item(turn, count, count, turn + 1, alone=False))
         else:
             items.append(Item(turn, count))
-    return Course(tuple(items), len(row.ends), _breaks(row, tokens), facts.read, facts.write_5m)
+    return Course(tuple(items), len(row.ends), breaks, facts.read, facts.write_5m)
 
 
-def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Results that become stale.
+def _stale(row: Row, arrives: Sequence[int], resumed: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    """Results that become stale; `resumed`: turns whose cache had expired.
 
     Where each stands, the turn in which it happens, and the bytes of what would stand there instead.
     """
@@ -194,7 +195,7 @@ def _stale(row: Row, arrives: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         if isinstance(cell.part, ToolResult) and call is not None:
             shelves.setdefault(call.name, []).append(Seen(cell.part, call, 0, arrives[at]))
             places[id(cell.part)] = at
-    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, _agent(last.agent)):
+    for seen, turn in stale.leaving(Survey(shelves, 0, []), windows, _agent(last.agent), resumed):
         part = seen.result
         left = len(encoded(stale.placeholder(seen.call, part)))
         yield places[id(part)], turn, part.size - len(part.content or b"") + left

@@ -147,6 +147,15 @@ class Purse(Struct, frozen=True):
         return _held(stage, suffix, targets, f"{choice.stakes}; {made.reason}")
 
 
+def has_expired(view: View) -> bool:
+    """Whether the provider held this conversation, and its time is over [B10]."""
+    known = frontier(view)
+    if known is None:
+        return False
+    lifetime = view.facts.model.ttl_s if known.ttl_s is None else known.ttl_s
+    return lifetime is not None and view.facts.now - known.at > lifetime
+
+
 def _alive(view: View) -> frozenset[int]:
     """Turns of the model in those earlier requests whose end the provider still holds [B10]."""
     known = frontier(view)

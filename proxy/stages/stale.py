@@ -13,7 +13,7 @@ that a tool read may well hold words like ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import Annotated, Literal
@@ -26,9 +26,10 @@ from ..economics import BYTES_PER_TOKEN, Candidate, weight
 from ..edits import Replace, Target, target_of
 from ..rawjson import encoded
 from . import stubs
+from .batch import speaks, tail
 from .files import later, use_of
 from .inputs import Shortened, shortened
-from .paying import Choice, Purse
+from .paying import Choice, Purse, has_expired
 from .regret import fetched_again, regrets, widened
 from .results import Seen, Survey, main_argument, survey
 from .stubs import SAYS
@@ -57,12 +58,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of tools whose results stay. `stubs`: what a short result says (in any case) that points back at an earlier one.
     `superseded`: what makes a reading stale at once: a later one of the same file (`read`), that or a change of the
     file (`write`), or nothing (`off`). `inputs`: long arguments of calls whose results go are left out as well.
-    `high_water`: the share of the window above which batches are made though they do not pay yet.
+    `paused`: no window is wider than this where a person goes on after the cache has expired: all of the prompt is
+    written anew then, and what earlier work looked at is seldom looked at again. `high_water`: the share of the window above which batches are made though they do not pay yet.
     `forbid_on_prefix_check`: no batch where it would cost signed thinking.
     """
 
     keep: Count = 8
     tools: dict[str, Count] = {}
+    paused: Count | None = None
     min_bytes: Annotated[int, Meta(ge=512, le=100_000_000)] = 1024
     min_batch_bytes: Annotated[int, Meta(ge=0, le=100_000_000)] = 4096
     protect: tuple[str, ...] = ()
@@ -152,10 +155,12 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
     found: list[_Stale] = []
     inside: list[Seen] = []
     least = config.min_bytes
+    widest = config.paused if config.paused is not None and _resumed(view) else None
     for tool, shelf in survey.shelves.items():
         if any(fnmatchcase(tool, glob) for glob in config.protect):
             continue
-        keep = widened(window(tool, config), view.regrets.get(tool, 0))
+        keep = window(tool, config)
+        keep = widened(keep if widest is None else min(keep, widest), view.regrets.get(tool, 0))
         outside = [
             _Stale(
                 seen,
@@ -175,19 +180,33 @@ def _stale(view: View, survey: Survey, config: Config, says: tuple[str, ...]) ->
     return [one for one in found if one.saves > 0]
 
 
-def leaving(survey: Survey, config: Config, agent: Agent) -> Iterator[tuple[Seen, int]]:
-    """Each result of a whole history that becomes stale, and the turn in which it does. No regret widens a window."""
+def _resumed(view: View) -> bool:
+    """Whether a person goes on with a conversation that the provider has let go of."""
+    return has_expired(view) and any(speaks(view, message) for message in tail(view.conversation))
+
+
+def leaving(
+    survey: Survey, config: Config, agent: Agent, resumed: Collection[int] = ()
+) -> Iterator[tuple[Seen, int]]:
+    """Each result of a whole history that becomes stale, and the turn in which it does. No regret widens a window.
+
+    `resumed`: turns in which a person went on after the cache had expired.
+    """
     says = tuple(words.lower() for words in config.stubs)
     after = later(survey, agent, -1, lambda result: stubs.is_stub(result.content, says))
     for tool, shelf in survey.shelves.items():
         if any(fnmatchcase(tool, glob) for glob in config.protect):
             continue
-        pushers = shelf[window(tool, config) :]
+        keep = window(tool, config)
+        pushers = shelf[keep:]
         for at, seen in enumerate(shelf):
             result = seen.result
             if result.size < config.min_bytes or result.is_error or result.server:
                 continue
             turns = [pushers[at].turn] if at < len(pushers) else []
+            if config.paused is not None and at + min(keep, config.paused) < len(shelf):
+                newer = shelf[at + min(keep, config.paused)].turn
+                turns += [turn for turn in resumed if turn >= newer]
             use = use_of(agent, seen.call) if config.superseded != "off" else None
             if use is not None and use.does == "read":
                 turn = after.outdated(seen, use, by_writes=config.superseded == "write")

@@ -273,7 +273,7 @@ def course(session: Work, direct: Played, policy: str, prices: Prices) -> Course
                 shelves.setdefault(call.name, []).append(Seen(came, call, 0, arrives))
                 places[id(came)] = len(items)
         items.append(Item(arrives, position.tokens))
-    for seen, turn in stale.leaving(Survey(shelves, 0, []), config, Agents.load().generic):
+    for seen, turn in stale.leaving(Survey(shelves, 0, []), config, Agents.load().generic, session.cold):
         at = places[id(seen.result)]
         saves = max(0, items[at].tokens - stale.PLACEHOLDER_BYTES // 4)
         items[at] = Item(items[at].arrives, items[at].tokens, saves, turn)

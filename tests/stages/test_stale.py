@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.ledger import Ledger
 from proxy.edits import Remove, Target, target_of
 from proxy.stages.stale import Config
 
@@ -47,6 +48,46 @@ def test_a_cold_cache_lets_everything_stale_go() -> None:
     before = results(work.sent[-1])[:5]
     work.give("ok")
     assert results(work.sent[-1])[:5] == before
+
+
+def test_who_goes_on_after_a_pause_goes_on_with_less() -> None:
+    """All of it is written anew then: what earlier work looked at goes, but for the newest."""
+    work = Work(Config(keep=4, paused=1))
+    work.reads(5)
+    work.ask("more", wait=COLD)
+    assert shown(work) == [False] * 4 + [True]
+    work.give(lines("more"))
+    work.ask("pump")
+    assert shown(work) == [False] * 4 + [True] * 2
+
+
+def test_a_pause_in_the_middle_of_work_is_none() -> None:
+    """A command that ran for an hour is no new beginning: the window is as wide as ever."""
+    work = Work(Config(keep=4, paused=1))
+    work.reads(5)
+    work.ask("more")
+    work.give(lines("more"), "pump", wait=COLD)
+    assert shown(work) == [False, False, True, True, True, True]
+
+
+def test_what_was_missed_after_a_pause_stays_longer_after_the_next() -> None:
+    """Its tool's window widens there too."""
+    work = Work(Config(keep=4, paused=1))
+    work.reads(3)
+    work.ask("f0", wait=COLD)
+    assert shown(work) == [False, False, True]
+    work.give(lines("f0"))
+    work.ask("pump", wait=COLD)
+    assert shown(work) == [False, False, True, True]
+
+
+def test_a_conversation_that_is_not_known_was_not_paused() -> None:
+    """Nothing is known of what the provider holds of it, nor of when it was last sent."""
+    work = Work(Config(keep=4, paused=1))
+    work.reads(5)
+    work.ledger = Ledger()
+    work.ask("more", wait=COLD)
+    assert shown(work) == [False] + [True] * 4
 
 
 def test_a_warm_cache_holds_until_the_rent_is_paid() -> None:

@@ -192,6 +192,9 @@ def test_what_becomes_stale_in_a_whole_history_and_when() -> None:
     assert [(one.turn, when) for one, when in leaving(survey, config, agent)] == [(1, 6), (2, 4)]
     config = Config(keep=9, superseded="off")
     assert list(leaving(survey, config, agent)) == []
+    config = Config(keep=9, paused=1, protect=("db*",), superseded="off")
+    found = [(one.turn, when) for one, when in leaving(survey, config, agent, (3, 9))]
+    assert found == [(1, 3), (2, 3), (4, 9)]
 
 
 @pytest.mark.parametrize(
