@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -42,10 +43,18 @@ from .rawjson import repair
 from .replay import Replayed, crosses, pointers, replay
 from .runs import Run, follow, runs, turns_of
 from .spool import Spooled
-from .stages import ORDER, RETROACTIVE, Facts, View, breakpoints
+from .stages import ASKING, ORDER, RETROACTIVE, Facts, Heard, Stage, View, breakpoints
 from .stages.encoding import Config
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
+
+
+class Question(Struct, frozen=True):
+    """What the model is to be asked before a request can be rewritten: a `body` for the client's own URL and headers,
+    whose answer is waited for so many `seconds` at most."""
+
+    body: bytes
+    seconds: float
 
 
 class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
@@ -57,7 +66,7 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     goes out. `spooled`: what must be kept before the body is sent, for it says where; where that cannot be done, ask
     again without a spool in the facts. `broken`: a law that did not hold, so that the fallback is what is sent.
     `spare`: what the fallback is made of, `bound`: the dialect that takes signed thinking out of it, None where it is
-    the fallback itself.
+    the fallback itself. `question`: nothing was rewritten yet; ask again with what is `heard` of it in the facts.
     """
 
     body: bytes
@@ -72,6 +81,7 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     sent: Conversation | None = None
     place: Place | None = None
     broken: str = ""
+    question: Question | None = None
 
     @cached_property
     def fallback(self) -> bytes:
@@ -88,6 +98,12 @@ class Rewrite(Struct, frozen=True, kw_only=True, dict=True):
     def content_changed(self) -> bool:
         """Whether what the model reads differs from what the client wrote; marks are no content [B1]."""
         return any(not isinstance(edit, PlaceMark) for edit in self.edits)
+
+
+UNASKABLE = "this request leaves no room for a question"
+
+SHORTEST, LONGEST = 2048, 16_384
+"""Tokens that an answer to a question of ours may have, what is thought included, where the client bounds its own."""
 
 
 def rewrite(
@@ -127,6 +143,22 @@ def rewrite(
         fields=policy.fields(facts.agent),
     )
     staged = _staged(view, policy, kept, dialect)
+    if staged.asks is not None:
+        unheard = structs.replace(view, facts=structs.replace(facts, heard=Heard(fault=UNASKABLE)))
+        asked, staged = staged.asks, _staged(unheard, policy, kept, dialect)
+        possible = not _faults(passage, staged, facts)
+        question = _question(passage, view, policy, kept, dialect, asked) if possible else None
+        if question is not None:
+            return Rewrite(
+                body=passage.body,
+                spare=passage.body,
+                policy=policy,
+                read=passage.client,
+                sent=passage.client,
+                place=passage.place,
+                question=question,
+            )
+        view = unheard
     if staged.batched and (wrong := _faults(passage, staged, facts)):
         staged = _without_batches(view, policy, kept, dialect, staged, wrong)
     return _closed(dialect, policy, facts, passage, staged, mended)
@@ -188,6 +220,7 @@ class _Staged(Struct, frozen=True, kw_only=True):
     spooled: tuple[Spooled, ...]
     reach: int
     batched: bool
+    asks: float | None
 
 
 def _without_batches(
@@ -213,14 +246,20 @@ def _without_batches(
 
 
 def _staged(
-    view: View, policy: Policy, kept: Replayed, dialect: Dialect, without: frozenset[str] = frozenset()
+    view: View,
+    policy: Policy,
+    kept: Replayed,
+    dialect: Dialect,
+    without: frozenset[str] = frozenset(),
+    order: Sequence[Stage[Any]] = ORDER,
 ) -> _Staged:
     """Each stage sees what the ones before it left; stages in `without` do nothing."""
     lasting, passing = [*kept.edits], list[Edit]()
     promises: list[Promise] = []
     held: list[Held] = []
     spooled: list[Spooled] = []
-    for stage in ORDER:
+    asks: float | None = None
+    for stage in order:
         if stage is breakpoints:
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
             plain, sums = view.conversation, runs(view.conversation)
@@ -230,6 +269,7 @@ def _staged(
         proposal = stage.propose(view, config)
         held += proposal.held
         spooled += proposal.spooled
+        asks = proposal.asks if asks is None else asks
         promises += proposal.promises
         conversation, done = apply(view.conversation, _changing(view, proposal.promises), view.start)
         lasting += done
@@ -256,7 +296,23 @@ def _staged(
         spooled=tuple(spooled),
         reach=reach,
         batched=any(edit.committed for promise in promises for edit in promise.edits),
+        asks=asks,
     )
+
+
+def _question(
+    passage: Passage, view: View, policy: Policy, kept: Replayed, dialect: Dialect, seconds: float
+) -> Question | None:
+    """What the model is asked: the request with nothing taken out, so that what is cached of it is read, and a question
+    in place of what is new. None where it could not be answered in words, or would be refused."""
+    staged = _staged(view, policy, kept, dialect, order=ASKING)
+    if _faults(passage, staged, view.facts):
+        return None
+    sent, model = staged.view.conversation, view.facts.model
+    left = model.window - round(estimated(sent, model) * view.facts.scale)
+    most = min(max(SHORTEST, min(LONGEST, left)), model.max_output)
+    bounded = dialect.bounded(sent, min(SHORTEST, most), most)
+    return None if bounded is None else Question(dialect.write(bounded), seconds)
 
 
 def _batch(promises: Sequence[Promise]) -> tuple[Target, Target] | None:

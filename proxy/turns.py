@@ -33,6 +33,9 @@ MissReason: TypeAlias = Literal[
 """Why less of the prompt came from the cache than expected: our committed edit, a change by the client, the lifetime
 passed, below the minimum, beyond the lookback, another model, another upstream, or none of these."""
 
+HEARD = "heard"
+"""What came of a question that was answered."""
+
 NOISE_TOKENS = 256
 """A difference of fewer tokens than this says nothing: providers round, and our estimate is one."""
 
@@ -52,7 +55,8 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     `structure` is the share of each source in the prompt's bytes. `expected_cached` is the number of tokens that should come from the cache. `unread`: why the
     body went out as it came although the policy would have looked at it. `observed`: nothing of it was done, it is
     what would have been; `would_read` then is the share of the prompt that would have come from the cache, by
-    estimate, had all turns been rewritten.
+    estimate, had all turns been rewritten. `summary`: who wrote the summary that stands in the prompt from this turn on
+    under a policy that asks: the `model`, or `history: ` and why.
     """
 
     conversation: str | None = None
@@ -70,6 +74,7 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     unread: str | None = None
     observed: bool = False
     would_read: float | None = None
+    summary: str | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -82,6 +87,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     withheld     why the provider did not show the model reasoning that was sent, in its words [A45 A206]
     usage_asked  a stream was asked for its usage on the client's behalf
     warm         sent by us while the client was away, to keep its cache alive: no request of an agent's
+    asked        a question of our own before an agent's request could go out: what came of it, `heard` or why nothing did
     would_repair  the provider refused the structure of what was only observed, and an edit would have mended it
     """
 
@@ -114,6 +120,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     miss: Miss | None = None
     withheld: tuple[str, ...] = ()
     warm: bool = False
+    asked: str | None = None
 
     @property
     def hit_ratio(self) -> float | None:

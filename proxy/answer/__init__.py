@@ -15,6 +15,7 @@ from .anthropic import AnthropicReader
 from .gemini import GeminiReader
 from .openai import OpenAIChatReader, OpenAIResponsesReader
 from .seen import Answer, Diagnosis, Signed, signature_digest, words_digest
+from .words import Words
 
 
 class AnswerReader(Protocol):
@@ -50,6 +51,7 @@ __all__ = [
     "OpenAIChatReader",
     "OpenAIResponsesReader",
     "Signed",
+    "Words",
     "signature_digest",
     "words_digest",
 ]

@@ -85,6 +85,11 @@ class Dialect(Protocol):
     def write(self, conversation: Conversation) -> bytes:
         """The body again: verbatim but for what was changed."""
 
+    def bounded(self, conversation: Conversation, least: int, most: int) -> Conversation | None:
+        """The request with a limit of its own on the answer between `least` and `most` tokens; where it states none, none
+        is put there. None where its answer would not be words: a call or a form is demanded.
+        """
+
     def without_reasoning(self, body: bytes) -> bytes:
         """The body without any signed reasoning: what a provider that checks prefixes cannot refuse [A45 A47]."""
 

@@ -43,6 +43,7 @@ from ..rawjson import (
 from ..rules import Rules
 from ..runs import leaving
 from . import Opened
+from .answering import ANTHROPIC
 from .anthropic_wire import Control, mark_of, written_message, written_part, written_system
 
 ABSENT = Raw(b"")
@@ -195,6 +196,13 @@ class Anthropic:
         if conversation.system_changed:
             changed["system"] = written_system(conversation)
         return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
+
+    def bounded(self, conversation: Conversation, least: int, most: int) -> Conversation | None:
+        """See `Dialect.bounded`."""
+        if conversation.thinking == "enabled":  # its budget has to be less than the limit
+            least, most = 0, 1 << 62
+        envelope = ANTHROPIC.bounded(conversation.envelope, least, most)
+        return None if envelope is None else structs.replace(conversation, envelope=tuple(envelope))
 
     def without_reasoning(self, body: bytes) -> bytes:
         """See `Dialect.without_reasoning`."""

@@ -23,6 +23,7 @@ from ..rawjson import closed_array, closed_object, encoded, holds_nul, is_array,
 from ..rules import Rules
 from ..runs import leaving
 from . import Opened
+from .answering import GEMINI
 from .gemini_pairing import Pairing
 from .gemini_parts import ABSENT, Pairs, camel, put, read_part, written_part
 from .gemini_tools import read_tools, written_tools
@@ -140,6 +141,16 @@ class Gemini:
         return closed_object(
             (name, inner if name == request.wrap else raw) for name, raw in conversation.envelope
         )
+
+    def bounded(self, conversation: Conversation, least: int, most: int) -> Conversation | None:
+        """See `Dialect.bounded`."""
+        request = _request(conversation.envelope)
+        inner = GEMINI.bounded(request.members, least, most)
+        if inner is None:
+            return None
+        whole = Raw(closed_object(inner)) if request.wrap else ABSENT
+        envelope = [(name, whole if name == request.wrap else raw) for name, raw in conversation.envelope]
+        return structs.replace(conversation, envelope=tuple(envelope if request.wrap else inner))
 
     def without_reasoning(self, body: bytes) -> bytes:
         """See `Dialect.without_reasoning`. Calls keep their signatures: they are validated, not compared [A304]."""

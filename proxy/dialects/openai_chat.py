@@ -32,6 +32,7 @@ from ..rawjson import (
 from ..rules import Rules
 from ..runs import leaving
 from . import Opened
+from .answering import OPENAI_CHAT
 from .chat_calls import read_tool
 from .chat_marks import ABSENT, says_nothing, top_mark
 from .chat_parts import message, system_parts
@@ -154,6 +155,11 @@ class OpenAIChat:
         if conversation.tools_changed:
             changed["tools"] = closed_array(map(written_part, conversation.tools))
         return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
+
+    def bounded(self, conversation: Conversation, least: int, most: int) -> Conversation | None:
+        """See `Dialect.bounded`."""
+        envelope = OPENAI_CHAT.bounded(conversation.envelope, least, most)
+        return None if envelope is None else structs.replace(conversation, envelope=tuple(envelope))
 
     def without_reasoning(self, body: bytes) -> bytes:
         """See `Dialect.without_reasoning`. What is unsigned stays: who reads it wants all of it back [A400]."""

@@ -41,6 +41,7 @@ from ..rawjson import (
 )
 from ..rules import Rules
 from . import Opened
+from .answering import OPENAI_RESPONSES
 from .chat_marks import ABSENT, says_nothing
 from .responses_calls import read_tool
 from .responses_content import read_content, written_content
@@ -169,6 +170,11 @@ class OpenAIResponses:
         if conversation.tools_changed:
             changed["tools"] = closed_array(part.raw or part.base or b"{}" for part in conversation.tools)
         return closed_object((name, changed.get(name, raw)) for name, raw in conversation.envelope)
+
+    def bounded(self, conversation: Conversation, least: int, most: int) -> Conversation | None:
+        """See `Dialect.bounded`."""
+        envelope = OPENAI_RESPONSES.bounded(conversation.envelope, least, most)
+        return None if envelope is None else structs.replace(conversation, envelope=tuple(envelope))
 
     def without_reasoning(self, body: bytes) -> bytes:
         """See `Dialect.without_reasoning`. All reasoning goes, and ids by which other items ask for it [A202 A205]."""

@@ -138,6 +138,8 @@ def _details(event: Event) -> list[str]:
             ("failed open", "failed_open"),
             ("fault", "fault"),
             ("unread", "unread"),
+            ("asked for a summary:", "asked"),
+            ("summary by", "summary"),
             ("reasoning withheld", "withheld"),
             (f"{would}edit" if would else "edits", "edits"),
             (f"{would}reclaim", "reclaimed_tokens"),

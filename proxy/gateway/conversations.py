@@ -32,13 +32,14 @@ from ..passage import open_body
 from ..policy import Policies
 from ..rawjson import repair
 from ..rewrite import Rewrite, rewrite
-from ..stages import Facts
+from ..stages import NOBODY, Facts
 from ..turns import Miss, TurnReport
 from ..usage import Usage
 from .callers import project_of, reached_at, tenant, user_of
 from .exchange import Incoming, Outcome, Prepared, Warmth
 from .projectfiles import ProjectFiles, environment
 from .spool import SpoolDirectory
+from .summaries import in_question, written_by
 
 COUNTING = ("/count_tokens", ":countTokens")
 """Requests that ask what a body would cost: rewritten alike, remembered by nobody [A70]."""
@@ -134,8 +135,11 @@ class Conversations:
             files = self._project.texts(policy.injected) if self._project is not None else {}
             facts = structs.replace(facts, files=files, environment=environment(facts.now))
         counting = request.path.endswith(COUNTING)
+        facts = structs.replace(facts, heard=NOBODY if counting or self._observes else request.heard)
         while True:
             made = rewrite(request.body, dialect, policy, self.ledger, facts, opened)
+            if made.question is not None:
+                return in_question(request.body, made, facts, ask_usage=self._may_ask(dialect, made, facts))
             branch = made.place.branch if made.place else None
             before = branch or self.ledger.latest(facts.session)
             recent = self.ledger.recent_of(before.id) if before else None
@@ -386,4 +390,5 @@ def _report(made: Rewrite, facts: Facts, foreseen: Expected, *, turn: int) -> Tu
         tool_result_mean_chars=mean,
         expected_cached=foreseen.tokens,
         unread=made.broken or None,
+        summary=written_by(made, facts),
     )

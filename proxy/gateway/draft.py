@@ -34,6 +34,7 @@ class Draft:
         self.usage_asked = False
         self.would_repair = False
         self.warm = False
+        self.asked: str | None = None
         self.failed_open: str | None = None
         self.fault: str | None = None
         self.added_s = 0.0
@@ -124,5 +125,6 @@ class Draft:
             report=self.report,
             miss=self.miss,
             warm=self.warm,
+            asked=self.asked,
             withheld=self.answer.diagnosis.removed if self.answer.diagnosis else (),
         )

@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from ..answer import Answer
 from ..modelfacts import Price
+from ..rewrite import Question
+from ..stages import NOBODY, Heard
 from ..turns import Miss, OutcomeName, TurnReport
 from ..usage import Usage
 
@@ -26,7 +28,7 @@ class Incoming(Struct, frozen=True):
 
     `path` is the raw path as the provider will see it (without our upstream prefix), `query` the raw query or "".
     `headers` are the raw pairs in order. `body` is plain: any content-encoding is opened. `profile` is the name of
-    the upstream's facts, where configured. `started_at` is wall-clock seconds since the epoch.
+    the upstream's facts, where configured. `started_at` is wall-clock seconds since the epoch. `heard`: see `stages.Facts`.
     """
 
     method: str
@@ -38,6 +40,7 @@ class Incoming(Struct, frozen=True):
     dialect: str
     started_at: float
     profile: str | None = None
+    heard: Heard | None = NOBODY
 
 
 class Warmth(Struct, frozen=True, kw_only=True):
@@ -68,7 +71,9 @@ class Prepared(Struct, frozen=True, dict=True):
     own: the gateway carries it to `settle` unseen. `fault`: what the rewriter went past by itself, where `body` is
     not what it would have been. `would_repair`: `body` is the client's because nothing is to be changed, and an edit
     that a provider's rules require was not made. `ask_usage`: usage may be asked for on the client's behalf.
-    `session`: what the agent calls its session, "" where it names none. `warmth`: there where the provider can keep
+    `session`: what the agent calls its session, "" where it names none. `question`: what is to be asked before there is
+    anything to send: then this is not sent, and `prepare` is called again with what was heard; `spent` says what it
+    cost, in units of base input. `warmth`: there where the provider can keep
     what it caches of this conversation alive.
     """
 
@@ -83,6 +88,8 @@ class Prepared(Struct, frozen=True, dict=True):
     ask_usage: bool = False
     session: str = ""
     warmth: Warmth | None = None
+    question: Question | None = None
+    spent: Callable[[Usage], float] | None = None
 
     @cached_property
     def fallback(self) -> bytes | None:

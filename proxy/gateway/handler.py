@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from aiohttp import hdrs, web
+from msgspec import structs
 
 from ..errors import BodyError, BodyTooLarge, StetError, UpstreamError
 from .asking import Asking, plain, uncompressed
@@ -21,6 +22,7 @@ from .exchange import Incoming, Prepared
 from .guard import asks_websocket, rejection
 from .headers import for_upstream, value_of, without
 from .journal import Journal
+from .question import Questions
 from .recorder import Recorder
 from .refusals import LONGEST_REFUSAL, structural_class
 from .relay import relay, tap_for
@@ -55,6 +57,7 @@ class Handler:
         self._journal = journal
         self._clock = clock
         self._asking = Asking()
+        self._questions = Questions(journal, clock)
         self.tunnels = Tunnels(upstreams, journal, clock)
         self._spool = spool
         self._recorder = recorder
@@ -168,8 +171,9 @@ class Handler:
                 dialect=dialect,
                 started_at=draft.started_at,
                 profile=to.upstream.profile,
+                heard=None,
             )
-            prepared = await self._rewriting.prepare(incoming, draft)
+            prepared = await self._prepared(request, to, body, incoming, draft)
             self.warm.returned(prepared)
         try:
             return await self._exchange(request, to, body, prepared, draft)
@@ -181,6 +185,20 @@ class Handler:
             self.warm.rests(prepared, draft, lambda sent: _call(request, to, body, sent))
             if self._recorder is not None and incoming is not None:
                 self._recorder.take(incoming, prepared, draft.settled())
+
+    async def _prepared(
+        self, request: web.Request, to: Route, body: Body, incoming: Incoming, draft: Draft
+    ) -> Prepared:
+        """What is to be sent; where the rewrite wants the model asked first, once that is done."""
+        prepared = await self._rewriting.prepare(incoming, draft)
+        if prepared.question is None:
+            return prepared
+
+        async def send(sent: Prepared, own: Draft) -> Reply:
+            return await self._send(request, to, body, sent, own)
+
+        heard = await self._questions.ask(prepared, draft, send)
+        return await self._rewriting.prepare(structs.replace(incoming, heard=heard), draft)
 
     async def _exchange(
         self, request: web.Request, to: Route, body: Body, prepared: Prepared, draft: Draft

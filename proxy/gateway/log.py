@@ -83,6 +83,8 @@ def turn_fields(turn: Turn) -> Fields:
         "retried": turn.retried or None,
         "fallback": turn.fallback or None,
         "warm": turn.warm or None,
+        "asked": turn.asked,
+        "summary": report.summary if report else None,
         "usage_asked": turn.usage_asked or None,
         "failed_open": turn.failed_open,
         "fault": turn.fault,

@@ -61,6 +61,17 @@ METRICS: Mapping[str, Metric] = {
         ("upstream", "outcome"),
     ),
     "stet_warm_tokens_total": Metric("counter", "Tokens of these, by kind as above.", ("kind", "upstream")),
+    "stet_summaries_total": Metric(
+        "counter",
+        "Questions of our own for a summary, by how they ended; they are in no other metric.",
+        ("upstream", "outcome"),
+    ),
+    "stet_summary_tokens_total": Metric(
+        "counter", "Tokens of these, by kind as above.", ("kind", "upstream")
+    ),
+    "stet_summary_seconds": Metric(
+        "histogram", "Seconds that a client waited for one.", ("upstream",), _WAITS
+    ),
     "stet_hit_ratio": Metric("histogram", "Share of the prompt read from the cache.", ("upstream",), _SHARES),
     "stet_count_error": Metric(
         "histogram", "Our count of a prompt against the provider's: error as a share.", ("upstream",), _ERRORS
@@ -110,6 +121,11 @@ class Metrics:
             self._add("stet_warm_total", 1, upstream, turn.outcome)
             self._tokens(turn, upstream, "stet_warm_tokens_total")
             return
+        if turn.asked is not None:
+            self._add("stet_summaries_total", 1, upstream, turn.outcome)
+            self._observe("stet_summary_seconds", turn.duration_s, upstream)
+            self._tokens(turn, upstream, "stet_summary_tokens_total")
+            return
         dialect = turn.dialect or "none"
         self._add("stet_requests_total", 1, upstream, dialect, str(turn.status or 0))
         if turn.refusal is not None:
@@ -152,7 +168,7 @@ class Metrics:
         for kind, tokens in counts.items():
             if tokens is not None:
                 self._add(name, tokens, kind, upstream)
-        if usage.hit_ratio is not None and not turn.warm:
+        if usage.hit_ratio is not None and not turn.warm and turn.asked is None:
             self._observe("stet_hit_ratio", usage.hit_ratio, upstream)
         if turn.count_error is not None:
             self._observe("stet_count_error", abs(turn.count_error), upstream)

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from ..answer import AnswerReader
 from ..errors import BodyError, UpstreamError
 from .asking import taking
 from .draft import Draft
@@ -43,14 +44,15 @@ async def exact_headers(request: web.Request, response: web.StreamResponse) -> N
         response.headers.pop(hdrs.SERVER, None)
 
 
-def tap_for(reply: Reply, dialect: str, journal: Journal) -> Tap:
-    """Return the tap for an answer in this dialect."""
+def tap_for(reply: Reply, dialect: str, journal: Journal, reader: AnswerReader | None = None) -> Tap:
+    """Return the tap for an answer in this dialect; `reader` where it is not the usual one."""
     return Tap(
         dialect,
         reply.status,
         value_of(reply.headers, "content-type") or "",
         value_of(reply.headers, "content-encoding") or "",
         journal,
+        reader,
     )
 
 

@@ -82,14 +82,20 @@ class Tap:
     """Reads one answer. `fault` says why there are no figures."""
 
     def __init__(
-        self, dialect: str, status: int, content_type: str, content_encoding: str, faults: Faults
+        self,
+        dialect: str,
+        status: int,
+        content_type: str,
+        content_encoding: str,
+        faults: Faults,
+        reader: AnswerReader | None = None,
     ) -> None:
         self.fault: str | None = None
         self.refusal: str | None = None
         self._dialect = dialect
         self._status = status
         self._faults = faults
-        self._reader = READERS[dialect]()
+        self._reader = reader or READERS[dialect]()
         self._form: _Form | None = _Events(self._reader) if "event-stream" in content_type.lower() else None
         self._opener: Opener | None = None
         try:

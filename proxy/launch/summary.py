@@ -77,6 +77,10 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
             "kept warm",
             f"{_many(tally.warm, 'refresh', 'es')} while nobody asked, {_money(tally.warm_cost)} of the cost",
         )
+    if tally.summaries:
+        failed = f" ({tally.unheard} in vain)" if tally.unheard else ""
+        asked = _many(tally.summaries, "question")
+        yield "summaries", f"{asked} to the model{failed}, {_money(tally.summary_cost)} of the cost"
     if tally.observed:
         yield "observed", _observed(tally)
     if tally.misses:

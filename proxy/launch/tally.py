@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..models import ModelFacts
+from ..turns import HEARD
 from ..usage import Usage
 from .cost import Cost, cost
 
@@ -41,6 +42,7 @@ class Line(Struct, frozen=True, kw_only=True):
     fallback: bool = False
     failed_open: str | None = None
     warm: bool = False
+    asked: str | None = None
 
     @property
     def usage(self) -> Usage | None:
@@ -82,6 +84,11 @@ class Tally(Struct, kw_only=True):
     warm: int = 0
     """Requests of the proxy's own, to keep a cache alive; what they cost is in `cost` and in `warm_cost`."""
     warm_cost: Cost = Cost()
+    summaries: int = 0
+    """Questions of the proxy's own for a summary; what they cost is in `cost` and in `summary_cost`."""
+    unheard: int = 0
+    """Those of them that no summary came of."""
+    summary_cost: Cost = Cost()
     other: int = 0
     """Requests that carried no conversation."""
     models: Counter[str] = field(default_factory=Counter)
@@ -102,6 +109,9 @@ class Tally(Struct, kw_only=True):
             return
         if line.warm:
             self._warmed(line, facts)
+            return
+        if line.asked is not None:
+            self._asked(line, facts)
             return
         self.turns += 1
         self.endings[line.outcome] += 1
@@ -126,6 +136,14 @@ class Tally(Struct, kw_only=True):
         if line.usage is not None:
             spent = cost(line.usage, facts(line.upstream or "", line.model or ""))
             self.warm_cost += spent
+            self.cost += spent
+
+    def _asked(self, line: Line, facts: Facts) -> None:
+        self.summaries += 1
+        self.unheard += line.asked != HEARD
+        if line.usage is not None:
+            spent = cost(line.usage, facts(line.upstream or "", line.model or ""))
+            self.summary_cost += spent
             self.cost += spent
 
     def _done(self, line: Line) -> None:

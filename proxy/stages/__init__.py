@@ -23,13 +23,14 @@ from . import (
     media,
     noise,
     normalize,
+    question,
     reasoning,
     relocate,
     restore,
     stale,
     steady,
 )
-from .view import Facts, Proposal, Region, Stage, View
+from .view import NOBODY, Facts, Heard, Proposal, Region, Stage, View
 
 ORDER: tuple[Stage[Any], ...] = (
     encoding,
@@ -56,4 +57,21 @@ ORDER: tuple[Stage[Any], ...] = (
 RETROACTIVE = frozenset((stale.NAME, compact.NAME, budget.NAME))
 """Stages that change what was sent before, and repair nothing: a request can do without them."""
 
-__all__ = ["ORDER", "RETROACTIVE", "Facts", "Proposal", "Region", "Stage", "View", "breakpoints"]
+ASKING: tuple[Stage[Any], ...] = tuple(
+    question if stage is compact else stage for stage in ORDER if stage not in (stale, budget)
+)
+"""The order for a question to the model: what was sent stands as it does, and in place of what is new it is asked."""
+
+__all__ = [
+    "ASKING",
+    "NOBODY",
+    "ORDER",
+    "RETROACTIVE",
+    "Facts",
+    "Heard",
+    "Proposal",
+    "Region",
+    "Stage",
+    "View",
+    "breakpoints",
+]

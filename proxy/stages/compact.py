@@ -7,12 +7,16 @@ messages, and what later calls rest on.
 
 A compaction breaks the cache once, so it must be worth it: it waits for a message of a person with no call open, and
 where tools, system and what has to stay are above the mark by themselves it does nothing and says so.
+
+What it came to is told from the history alone, or, in `mode: model`, by the model: then the stage asks, once there is
+nothing but the answer to wait for, and proposes nothing yet. Its next call has what was heard. Where no words came, the
+history speaks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -39,7 +43,7 @@ from .room import room
 from .stubs import SAYS, meant
 from .summary import summary
 from .telling import is_told
-from .view import NOTHING, Proposal, View
+from .view import NOTHING, Heard, Proposal, View
 
 NAME = "compact"
 
@@ -47,13 +51,23 @@ WORTH = 0.1
 """Share of the window that a compaction must give back at least: else every message of a person would bring one."""
 
 
+MOST = 0.25
+"""Share of what leaves that the model's words about it may take at most."""
+
+NOTHING_YET = Heard(fault="not asked yet")
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`high_water`: the share of the window above which a history is compacted; `target`: the share it should come down
-    to: as many of the newest turns of people stay whole as fit below it, at least `keep`, the newest one included."""
+    to: as many of the newest turns of people stay whole as fit below it, at least `keep`, the newest one included. `mode`:
+    what says what it came to, the history's own words or the `model`, whose answer is waited for `wait` seconds at most.
+    """
 
     high_water: Annotated[float, Meta(gt=0, le=1)] = 0.8
     target: Annotated[float, Meta(gt=0, le=1)] = 0.4
     keep: Annotated[int, Meta(ge=1, le=1000)] = 1
+    mode: Literal["extractive", "model"] = "extractive"
+    wait: Annotated[float, Meta(ge=1, le=600)] = 60
 
 
 class _Plan(Struct, frozen=True):
@@ -88,11 +102,25 @@ def propose(view: View, config: Config) -> Proposal:
     going = conversation.messages[plan.first : plan.cut]
     if _is_open(going, conversation.messages[plan.cut :]):
         return held(NAME, "a call is still open", len(going), gone * unit)
-    edits = [*_edits(view, plan, leaving, unit)]
+    heard = _heard(view.facts.heard or NOTHING_YET, config, gone)
+    edits = [*_edits(view, plan, leaving, unit, heard)]
     if not edits:
         return NOTHING
     forced = purse.forced(purse.kept(plan.before, plan.before, 0), gone)
-    return purse.decide(NAME, forced, edits, len(going), keep_thinking=False)
+    proposal = purse.decide(NAME, forced, edits, len(going), keep_thinking=False, spent=heard.cost)
+    if proposal.promises and config.mode == "model" and view.facts.heard is None:
+        return Proposal(asks=config.wait)
+    return proposal
+
+
+def _heard(heard: Heard, config: Config, gone: int) -> Heard:
+    """What was heard, as far as it serves as a summary in place of `gone` bytes."""
+    if config.mode == "extractive":
+        return Heard()
+    text = heard.text.strip()
+    if len(text.encode()) > MOST * gone:
+        return structs.replace(heard, text="", fault="the model's summary is nearly as long as what it is of")
+    return structs.replace(heard, text=text, fault="" if text else heard.fault or "the model said nothing")
 
 
 def _plan(
@@ -139,14 +167,21 @@ def _is_open(going: tuple[Message, ...], staying: tuple[Message, ...]) -> bool:
     return bool(called - answered or stays & called)
 
 
-def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float) -> Iterator[Edit]:
+def _edits(view: View, plan: _Plan, leaving: Sequence[Part], unit: float, heard: Heard) -> Iterator[Edit]:
     """The removals, and the summary behind what stands before them."""
     messages = view.conversation.messages
     original = _original(view, plan)
     count = len(original)
-    text = summary(original, view.facts.agent, count)
+    text = summary(original, view.facts.agent, count, heard.text)
     goal = _goal(messages[: plan.first])
-    why = f"the window is nearly full: {count} messages become a summary"
+    by = (
+        " by the model"
+        if heard.text
+        else f" of the history's own words: {heard.fault}"
+        if heard.fault
+        else ""
+    )
+    why = f"the window is nearly full: {count} messages become a summary{by}"
     if goal is None:
         return
     if view.rules.system_follows_user:

@@ -134,13 +134,21 @@ class Purse(Struct, frozen=True):
         return account(prompts, self.view.breaks, self.at)
 
     def decide(
-        self, stage: str, choice: Choice, edits: Sequence[Edit], targets: int, *, keep_thinking: bool
+        self,
+        stage: str,
+        choice: Choice,
+        edits: Sequence[Edit],
+        targets: int,
+        *,
+        keep_thinking: bool,
+        spent: float = 0.0,
     ) -> Proposal:
-        """The promise of a batch that goes, else what is held, of so many targets. `keep_thinking`: see `batch`."""
+        """The promise of a batch that goes, else what is held, of so many targets. `keep_thinking`: see `batch`; `spent`:
+        what it cost to prepare it, in units of base input."""
         if not choice.goes:
             return _held(stage, choice.suffix, targets, choice.stakes)
         suffix = choice.suffix
-        broke = Break(turns_of(self.view.conversation), suffix.cost, suffix.saves)
+        broke = Break(turns_of(self.view.conversation), suffix.cost + spent, suffix.saves)
         made = batch(self.view, stage, edits, broke, forced=choice.forced, keep_thinking=keep_thinking)
         if isinstance(made, Promise):
             return Proposal(promises=(made,))

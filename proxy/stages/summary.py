@@ -1,6 +1,7 @@
-"""What a stretch of a conversation came to, told from the history alone: the same text for the same history.
+"""What a stretch of a conversation came to, told from the history: the same text for the same history.
 
-Nothing here judges what is important: what people asked stands in their words, what the model concluded in its own, and
+Where the model was asked, its words say what the work came to, and the lists stand behind them: what was asked, done, left
+open and touched is not left to what it remembers. Else nothing judges what is important: what people asked stands in their words, what the model concluded in its own, and
 the rest are lists of names. Calls are never written out, for a model imitates what it reads of itself.
 """
 
@@ -29,6 +30,7 @@ DONE = "Done:"
 OPEN = "Still open:"
 LIST = "The list of tasks as last written:"
 FOUND = "Concluded, oldest first:"
+TOLD = "What it came to:"
 WRITTEN = "Files changed:"
 READ = "Files read:"
 FAILED = "Failed, and not seen to succeed since:"
@@ -49,8 +51,11 @@ class Tasks(Struct, frozen=True):
     text: str = ""
 
 
-def summary(messages: Sequence[Message], agent: Agent, count: int) -> str:
-    """The summary of these messages, as the client wrote them; it stands in place of `count` of them."""
+def summary(messages: Sequence[Message], agent: Agent, count: int, told: str = "") -> str:
+    """The summary of these messages, as the client wrote them; it stands in place of `count` of them.
+
+    `told`: what the model itself wrote of them, in place of its last words in each turn.
+    """
     calls = [call for message in messages for call in message.tally.calls]
     results = {result.call_id: result for message in messages for result, _ in message.tally.results}
     tasks = _tasks(calls, results, agent)
@@ -60,14 +65,14 @@ def summary(messages: Sequence[Message], agent: Agent, count: int) -> str:
         (LIST, [tasks.text] if tasks.text else []),
         (DONE, _newest(tasks.done, MOST_TASKS)),
         (OPEN, _newest(tasks.open, MOST_TASKS)),
-        (FOUND, _newest(_found(messages), MOST_FOUND)),
+        (FOUND, [] if told else _newest(_found(messages), MOST_FOUND)),
         (WRITTEN, _newest(changed, MOST_FILES)),
         (READ, _newest(read, MOST_FILES)),
         (FAILED, _newest(_failed(calls, results), MOST_FAILED)),
     )
-    told = [OPENING.format(count=count)]
-    told += ["\n".join([title, *(f"- {line}" for line in lines)]) for title, lines in sections if lines]
-    return "\n\n".join(told)
+    parts = [OPENING.format(count=count), *([f"{TOLD}\n{told}"] if told else [])]
+    parts += ["\n".join([title, *(f"- {line}" for line in lines)]) for title, lines in sections if lines]
+    return "\n\n".join(parts)
 
 
 def _newest(lines: Iterable[str], most: int) -> list[str]:

@@ -32,14 +32,28 @@ class Region(Enum):
     NEW = "new"
 
 
+class Heard(Struct, frozen=True):
+    """What came of a question to the model: its words, or "" and why there are none (`fault`). `cost`: what the question
+    cost, in units of base input."""
+
+    text: str = ""
+    fault: str = ""
+    cost: float = 0.0
+
+
+NOBODY = Heard(fault="no model is asked here")
+"""Where a question cannot be put: in a replay, on the command line, where requests are only observed or counted."""
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """What the world says about a request; the core asks for nothing else.
 
     `now`: wall-clock seconds at the request's start. `tenant`: who pays, as bytes that are no key. `scale`:
     the provider's tokens per estimated token, learned from its usage. `session`: what names the session, ""
     where nothing does. `spool`: where huge outputs can be put, None where there is none (or it is full). `files`: project
-    files by the names that a policy gives them, `environment`: what is told of it, by name (`inject`). `strict`: a
-    broken law raises instead of falling back.
+    files by the names that a policy gives them, `environment`: what is told of it, by name (`inject`). `heard`: what came
+    of a question to the model; None: it can be asked, and was not yet. `strict`: a broken law raises instead of falling
+    back.
     """
 
     now: float
@@ -52,6 +66,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     spool: Spool | None = None
     files: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
+    heard: Heard | None = NOBODY
     strict: bool = False
 
 
@@ -109,7 +124,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     `promises` are applied now and remembered; `edits` are applied now and decided anew each time (marks, and
     what follows from `frozen`). `frozen` replaces what the ledger holds of it. `held`: wanted, but not now. `spooled`:
-    what must be kept before what it proposes is sent.
+    what must be kept before what it proposes is sent. `asks`: seconds that an answer of the model's is to be waited for,
+    which it wants first (see `question`); then it proposes nothing yet.
     """
 
     edits: tuple[Edit, ...] = ()
@@ -117,6 +133,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     held: tuple[Held, ...] = ()
     frozen: Frozen | None = None
     spooled: tuple[Spooled, ...] = ()
+    asks: float | None = None
 
 
 NOTHING = Proposal()

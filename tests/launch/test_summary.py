@@ -207,6 +207,18 @@ def test_what_kept_a_cache_warm_is_told_apart() -> None:
     ]
 
 
+def test_questions_for_a_summary_are_told_apart() -> None:
+    """They are no requests of the agent's either, and what they cost is part of the whole."""
+    asked = Usage(prompt=100_000, uncached=1_000, cached=99_000, written=0, output=800)
+    made = tally(turn(usage=USED), turn(usage=asked, asked="heard"), turn(asked="no answer in 60 s"))
+    assert (made.turns, made.summaries, made.unheard, made.prompt) == (1, 2, 1, 10_000)
+    assert made.cost == cost(USED, SONNET) + cost(asked, SONNET)
+    told = Summary(agent="A", seconds=1.0, policy="careful", tally=made, more=Cost(0.0, 0.03), log="")
+    assert text(told).splitlines()[4:] == [
+        f"  summaries  2 questions to the model (1 in vain), ${made.summary_cost.dollars:.4f} of the cost",
+    ]
+
+
 def test_the_line_reads_what_the_log_writes() -> None:
     """Every member of a line is a field of a turn, so that none is looked for in vain."""
     report = TurnReport(edits={"a": 1}, reclaimed={"a": 1}, observed=True, would_read=1.0)
@@ -218,5 +230,6 @@ def test_the_line_reads_what_the_log_writes() -> None:
         fallback=True,
         failed_open="x",
         warm=True,
+        asked="heard",
     )
     assert set(Line.__struct_fields__) - {"event", "started_at"} <= turn_fields(full).keys()

@@ -14,7 +14,7 @@ from proxy.models import Models
 from proxy.policy import Policy, Stages
 from proxy.rewrite import Rewrite, rewrite
 from proxy.simulator import Call, Provider, Reply, Say, Settings, Think
-from proxy.stages import Facts, balance, breakpoints, reasoning, stale
+from proxy.stages import NOBODY, Facts, Heard, balance, breakpoints, reasoning, stale
 from proxy.usage import anthropic_usage
 
 from tests.simulator.bodies import READ, RUN, result, send, text, user
@@ -56,6 +56,7 @@ class Work:
         self.read = 0
         self.agent = Agent()
         self.files: dict[str, str] = {}
+        self.heard: Heard | None = NOBODY
         self.messages: list[Json] = []
         self.members: Json = {"tools": [READ, RUN], "system": [text("Look after the greenhouse. " * 200)]}
         self.reply = Reply(blocks=())
@@ -79,6 +80,7 @@ class Work:
             session="session",
             agent=self.agent,
             files=self.files,
+            heard=self.heard,
             strict=True,
         )
         return rewrite(orjson.dumps(self.body()), Anthropic(), self.policy, self.ledger, facts)
