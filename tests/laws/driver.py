@@ -21,10 +21,10 @@ from proxy.models import Models
 from proxy.policy import Policies, load_policy
 from proxy.rawjson import Listed
 from proxy.rewrite import Rewrite, rewrite
-from proxy.simulator import Canned, Reply
+from proxy.simulator import Canned, Reply, Say
 from proxy.simulator.reply import Block
 from proxy.spool import Spool
-from proxy.stages import Facts
+from proxy.stages import Facts, Heard
 from proxy.usage import Usage
 from tests.laws.wires import WIRES, Wire
 
@@ -33,6 +33,13 @@ WINDOW = 4_000
 """Tokens that a model takes as far as the rewrite knows, under that policy, where a world has no window of its own."""
 
 SPOOL = Spool(key=b"greenhouse", directory="/var/spool/stet", url="http://127.0.0.1:8787")
+HEARD = (
+    Heard(text="The pump is fine, the fan is not é."),
+    Heard(fault="refused with 529"),
+    Heard(text="- the pump is fine\n- the fan is not", cost=700.0),
+)
+"""What may come of a question to the model."""
+
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
 
@@ -88,7 +95,8 @@ class Forgetful(Ledger):
 class Sent(Struct, kw_only=True):
     """One request: what the client wrote, what the rewrite made of it, what the provider said.
 
-    `rewrite` is None where the body cannot be read. `status` and `error` are the provider's.
+    `rewrite` is None where the body cannot be read. `status` and `error` are the provider's. `asked`: the question that
+    was put to the model before, "" where there was none, and `refused` what the provider had against it.
     """
 
     body: bytes
@@ -99,6 +107,8 @@ class Sent(Struct, kw_only=True):
     status: int = 0
     error: str | None = None
     ticket: Ticket | None = None
+    asked: bytes = b""
+    refused: str | None = None
     usage: Usage | None = None
     answers: tuple[str, ...] = ()
     signed: tuple[Signed, ...] = ()
@@ -137,6 +147,7 @@ class Driver:
             spool=None if full else SPOOL,
             files={"AGENTS.md": f"Water at {int(now) % 3} o'clock.\n"},
             environment={"Today's date": f"2026-11-{1 + int(now) % 2:02d}"},
+            heard=None,
         )
 
     def send(
@@ -155,8 +166,23 @@ class Driver:
         """Rewrite a request, commit it, and ask the provider; its answer is not settled yet. `past` us it goes raw."""
         facts = self.facts(now, session, model, full=full)
         made, ticket = (None, None) if past else once(self.ledger, self.world, body, facts)
+        asked, refused = b"", None
+        if made is not None and made.question is not None:
+            asked = made.question.body
+            refused = self._asked(asked, now, model)
+            facts = structs.replace(facts, heard=HEARD[len(asked) % len(HEARD)])
+            made, ticket = once(self.ledger, self.world, body, facts)
         out = body if made is None else made.body
-        sent = Sent(body=body, facts=facts, who=who, rewrite=made, out=out, ticket=ticket)
+        sent = Sent(
+            body=body,
+            facts=facts,
+            who=who,
+            rewrite=made,
+            out=out,
+            ticket=ticket,
+            asked=asked,
+            refused=refused,
+        )
         if overloaded:
             self.provider.canned.append(Canned(status=529, body=OVERLOADED))
         self.provider.script = lambda _: Reply(blocks=answer)
@@ -172,6 +198,12 @@ class Driver:
         self.events.append(Event(len(self.sent), False))
         self.sent.append(sent)
         return sent
+
+    def _asked(self, question: bytes, now: float, model: str) -> str | None:
+        """What the provider has against a question."""
+        self.provider.script = lambda _: Reply(blocks=(Say("The pump is fine."),))
+        told = self.provider.answer(self.world.speaks.headers, question, now, self.world.speaks.path(model))
+        return None if told.status == 200 else told.exchange.error or f"{told.status}"
 
     def settle(self, sent: Sent) -> None:
         """Tell the ledger how a request went."""

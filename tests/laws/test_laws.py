@@ -16,10 +16,11 @@ from msgspec import structs
 from proxy.conversation import Conversation, Part, Reasoning, Text, ToolCall
 from proxy.edits import AddMember, Edit, Mend, Move, PlaceMark, Remove, Replace, Target, apply, target_of
 from proxy.ledger import Ledger
-from proxy.rawjson import members, repair
+from proxy.rawjson import encoded, members, repair
 from proxy.rewrite import Rewrite, rewrite
 from proxy.simulator import COUNT
 from proxy.spool import HANDLE
+from proxy.stages.question import QUESTION
 from proxy.stores.memory import MemoryStore
 from proxy.wellformed import faults
 from tests.laws.driver import SPOOL, Forgetful, Sent, World, once, policies, run_again
@@ -312,6 +313,24 @@ def test_what_leaves_is_no_worse_than_what_came(world, story):
         assert faults(made.sent.messages, world.speaks.dialect.rules, sent.facts.model) <= faults(
             made.read.messages, world.speaks.dialect.rules, sent.facts.model
         )
+
+
+@law(stories)
+def test_a_question_to_the_model_is_no_worse_than_what_came(world, story):
+    """Nor is it refused where the request itself is taken; and it leaves the very request that was to go out alone."""
+    for sent in play(world, story).sent:
+        if not sent.asked:
+            continue
+        told(sent)
+        tell(f"asked  {sent.asked.decode()}")
+        theirs, ours = (
+            world.speaks.complaints(body, sent.facts.upstream, sent.facts.model.model)
+            for body in (repair(sent.body)[0], sent.asked)
+        )
+        checks = {words.split(":")[0] for words in theirs}
+        assert {words for words in ours if words.split(":")[0] not in checks} == set()
+        assert sent.refused is None or sent.status != 200 or theirs
+        assert sent.asked.count(encoded(QUESTION)) == 1
 
 
 # -- 7 lossless for people -------------------------------------------------------------------------------
