@@ -55,7 +55,9 @@ Decisions
     saved since, never exceeds a share of what the session would have cost without any. Consequence: short sessions
     see few batches while their cache is warm, and every session stays within that share wherever it ends.
 
-    A compaction asks nobody. Context: a summary by a model costs a call, can fail, and says something else each time.
-    Decision: it is made from the history alone, by lists in people's, the model's and the tools' own words.
-    Consequence: it is poorer than a model's, and it is the same in every process, so that its bytes stand.
+    A compaction asks nobody unless the policy says so. Context: a summary by a model is better than lists, but costs a
+    call, can fail, and says something else each time. Decision: it is made from the history alone, by lists in people's,
+    the model's and the tools' own words; in `mode: model` the rewrite asks for words instead, and gets them as `Facts`.
+    Who put the question, once and for a bounded time, is the gateway's business, and what was heard stands in a promise.
+    Consequence: the rewrite stays pure, a replay and a failed question have the lists, and the bytes stand either way.
 """

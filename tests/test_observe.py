@@ -63,6 +63,7 @@ def exported() -> dict[str, list[dict[str, str]]]:
     metrics.failed_open("rewrite")
     metrics.observe(TURN)
     metrics.observe(structs.replace(TURN, warm=True))
+    metrics.observe(structs.replace(TURN, asked="heard"))
     metrics.observe(structs.replace(TURN, status=400, outcome="refused", refusal="F1"))
     metrics.observe(structs.replace(TURN, status=502, outcome="unreachable", error_type="connect"))
     found: dict[str, list[dict[str, str]]] = {}

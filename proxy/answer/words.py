@@ -34,6 +34,7 @@ class Words:
         self._said = SAID[dialect]
         self._pieces: list[str] = []
         self._length = 0
+        self._called = False
 
     def event(self, event: Event) -> None:
         """See `AnswerReader`."""
@@ -62,7 +63,7 @@ class Words:
         answer = self._reader.answer()
         if answer.error_type is not None:
             return f"an error in the answer: {answer.error_type}"
-        if answer.call_ids:
+        if answer.call_ids or self._called:
             return "the model called a tool instead"
         if not answer.complete or answer.stop_reason is None:
             return "the answer broke off"
@@ -74,19 +75,22 @@ class Words:
 
     def _take(self, value: object) -> None:
         for piece in self._said(object_of(value)):
+            if piece is None:
+                self._called = True
+                continue
             self._length += len(piece)
             if self._length <= LONGEST:
                 self._pieces.append(piece)
 
 
-def _anthropic(told: JsonObject) -> Iterator[str]:
+def _anthropic(told: JsonObject) -> Iterator[str | None]:
     """A piece of a stream, or the whole message [C1]."""
     delta = object_of(told.get("delta"))
     blocks = [delta] if delta.get("type") == "text_delta" else objects_of(told.get("content"))
     yield from (text for block in blocks if (text := text_of(block.get("text"))))
 
 
-def _openai_chat(told: JsonObject) -> Iterator[str]:
+def _openai_chat(told: JsonObject) -> Iterator[str | None]:
     """A chunk or the whole completion, of its first choice [C100]."""
     for choice in objects_of(told.get("choices"))[:1]:
         for part in ("delta", "message"):
@@ -95,7 +99,7 @@ def _openai_chat(told: JsonObject) -> Iterator[str]:
             yield from (text for one in texts if (text := text_of(one)))
 
 
-def _openai_responses(told: JsonObject) -> Iterator[str]:
+def _openai_responses(told: JsonObject) -> Iterator[str | None]:
     """A piece of a stream, or the whole response [C101]. The event that ends a stream repeats all of it."""
     if told.get("type") == "response.output_text.delta" and (text := text_of(told.get("delta"))):
         yield text
@@ -105,19 +109,21 @@ def _openai_responses(told: JsonObject) -> Iterator[str]:
                 yield text
 
 
-def _gemini(told: JsonObject) -> Iterator[str]:
-    """A chunk, of its first candidate, without what it thinks [C300 D301]."""
+def _gemini(told: JsonObject) -> Iterator[str | None]:
+    """A chunk, of its first candidate, without what it thinks [C300 D301]. Its calls need no id: None is one."""
     response = object_of(told.get("response")) or told
     for candidate in objects_of(response.get("candidates"))[:1]:
         for part in objects_of(object_of(candidate.get("content")).get("parts")):
-            if not part.get("thought") and (text := text_of(part.get("text"))):
+            if part.get("functionCall"):
+                yield None
+            elif not part.get("thought") and (text := text_of(part.get("text"))):
                 yield text
 
 
-SAID: Mapping[str, Callable[[JsonObject], Iterator[str]]] = {
+SAID: Mapping[str, Callable[[JsonObject], Iterator[str | None]]] = {
     "anthropic": _anthropic,
     "openai_chat": _openai_chat,
     "openai_responses": _openai_responses,
     "gemini": _gemini,
 }
-"""What an event's data or a whole document says, by dialect."""
+"""What an event's data or a whole document says, by dialect; None for a call that the reader may not know of."""

@@ -42,17 +42,17 @@ ANTHROPIC = Answering(
     forms=(("output_config", "format"), ("output_format",)),
 )
 OPENAI_CHAT = Answering(
-    limits=(("max_tokens",), ("max_completion_tokens",)),  # [A100]
+    limits=(("max_tokens",), ("max_completion_tokens",)),
     choices=(("tool_choice",), ("function_call",)),
     forms=(("response_format",),),
 )
 OPENAI_RESPONSES = Answering(
-    limits=(("max_output_tokens",),),  # [A200]
+    limits=(("max_output_tokens",),),
     choices=(("tool_choice",),),
     forms=(("text", "format"),),
 )
 GEMINI = Answering(
-    limits=(("generationConfig", "maxOutputTokens"),),  # [A300]
+    limits=(("generationConfig", "maxOutputTokens"),),
     choices=(("toolConfig", "functionCallingConfig"),),
     forms=(("generationConfig", "responseMimeType"),),
 )

@@ -27,7 +27,7 @@ from ..models import Models
 from ..policy import Policies, load_policy
 from ..recording import SUFFIX, RecordingError, each
 from .best import in_hindsight
-from .figures import DIRECT, Line, Step, line_of, refusals, steps_of, total
+from .figures import DIRECT, Line, Step, line_of, refusals, steps_of, total, unasked
 from .path import BASE, Stage
 from .requests import requests_of
 from .table import report
@@ -113,5 +113,6 @@ def _session(file: Path, policies: Mapping[str, Policies], models: Models, *, tu
             *notes,
             *stage.notes,
             *(said for name, path in played.items() for said in refusals(name, path)),
+            *(said for name, path in played.items() for said in unasked(name, path)),
         ],
     )

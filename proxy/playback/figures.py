@@ -142,6 +142,13 @@ def refusals(name: str, played: Played) -> list[str]:
     return [f"{name}: refused {times}: {said}" for said, times in found.items()]
 
 
+def unasked(name: str, played: Played) -> list[str]:
+    """How many summaries of a path a model would have written, which no replay asks."""
+    count = sum(one.report is not None and one.report.summary is not None for one in played.sent)
+    made = "a summary is" if count == 1 else f"{count} summaries are"
+    return [f"{name}: {made} of the history's own words, for a replay asks no model"] if count else []
+
+
 def steps_of(requests: Sequence[Request], played: Mapping[str, Played]) -> list[Step]:
     """Each request on all paths."""
     return [

@@ -65,6 +65,23 @@ def test_the_best_schedule_is_the_last_row(tmp_path: Path) -> None:
     assert best.cost <= row(session, "default").cost < row(session, "careful").cost
 
 
+def test_a_summary_that_a_model_would_write_is_made_without_it(tmp_path: Path) -> None:
+    """Nothing leaves the machine: the replay charges for the history's own words, and says so."""
+    recorded = played(next(iter(NAMED.values())), TURNS).recorded
+    file = written(tmp_path, "s", recorded)
+    (tmp_path / "models.yaml").write_text("models:\n- {match: ['*'], window: 40000}\n")
+    models = Models.load(tmp_path / "models.yaml")
+    for mode in ("extractive", "model"):
+        (tmp_path / f"{mode}.yaml").write_text(f"extends: careful\ncompact: {{mode: {mode}}}\n")
+    names = [str(tmp_path / f"{mode}.yaml") for mode in ("extractive", "model")]
+    (session,) = replay([file], names, models).sessions
+    extractive, model = (row(session, name) for name in names)
+    assert structs.replace(model, path="") == structs.replace(extractive, path="")
+    assert model.cost != row(session, "direct").cost
+    (note,) = [note for note in session.notes if "replay asks no model" in note]
+    assert note.startswith(f"{names[1]}: ")
+
+
 def test_what_failed_live_is_charged_on_no_path(tmp_path: Path) -> None:
     """An overloaded provider has read nothing: neither the direct path nor a policy pays for it."""
     recorded = played(next(iter(NAMED.values())), 6).recorded
