@@ -13,8 +13,11 @@ from ..sse import Event
 from ..usage import JsonObject
 from .seen import Answer, decode, object_of, objects_of, text_of
 
-LONGEST = 1 << 20
+LONGEST = 1 << 18
 """Characters of words that are kept; an answer with more is no summary."""
+
+_WORD = 40
+"""Characters of a provider's word that go into a log line."""
 
 _ENDS = frozenset({"end_turn", "stop_sequence", "stop", "completed", "eos", "eos_token"})
 """Reasons to stop that say that all was said [C2 C100 C101 C300], in lower case."""
@@ -68,7 +71,7 @@ class Words:
         if not answer.complete or answer.stop_reason is None:
             return "the answer broke off"
         if answer.stop_reason.lower() not in _ENDS:
-            return f"the answer ended before its end: {answer.stop_reason}"
+            return f"the answer ended before its end: {answer.stop_reason[:_WORD]}"
         if self._length > LONGEST:
             return "the answer is too long"
         return "" if self.text.strip() else "the model said nothing"

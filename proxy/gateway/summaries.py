@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..conversation import NO_KEY
+from ..conversation import NO_KEY, Text
+from ..edits import InsertAfter
 from ..modelfacts import ModelFacts
 from ..rewrite import Rewrite
 from ..stages import Facts, compact
+from ..stages.summary import TOLD
 from ..turns import TurnReport
 from ..usage import Usage
 from .exchange import Prepared
@@ -38,10 +40,17 @@ def written_by(made: Rewrite, facts: Facts) -> str | None:
     """By whom the summary was written that this request is the first to have; None where there is none, or nobody was to
     be asked."""
     config = made.policy.config(compact.NAME)
-    new = made.commit is not None and any(one.stage == compact.NAME for one in made.commit.promises)
+    promises = made.commit.promises if made.commit is not None else ()
+    new = [edit for one in promises if one.stage == compact.NAME for edit in one.edits]
     if not new or not isinstance(config, compact.Config) or config.mode != "model" or facts.heard is None:
         return None
-    return f"history: {facts.heard.fault}" if facts.heard.fault else "model"
+    if any(
+        TOLD in edit.part.text
+        for edit in new
+        if isinstance(edit, InsertAfter) and isinstance(edit.part, Text)
+    ):
+        return "model"
+    return f"history: {facts.heard.fault or compact.TOO_LONG}"
 
 
 def _spent(model: ModelFacts) -> Callable[[Usage], float]:

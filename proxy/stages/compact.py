@@ -54,6 +54,7 @@ WORTH = 0.1
 MOST = 0.25
 """Share of what leaves that the model's words about it may take at most."""
 
+TOO_LONG = "the model's summary is too long for what it is of"
 NOTHING_YET = Heard(fault="not asked yet")
 
 
@@ -117,9 +118,9 @@ def _heard(heard: Heard, config: Config, gone: int) -> Heard:
     """What was heard, as far as it serves as a summary in place of `gone` bytes."""
     if config.mode == "extractive":
         return Heard()
-    text = heard.text.strip()
+    text = heard.text.replace("\0", "").strip()  # the provider reads no further than a NUL [A4]
     if len(text.encode()) > MOST * gone:
-        return structs.replace(heard, text="", fault="the model's summary is nearly as long as what it is of")
+        return structs.replace(heard, text="", fault=TOO_LONG)
     return structs.replace(heard, text=text, fault="" if text else heard.fault or "the model said nothing")
 
 

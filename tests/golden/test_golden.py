@@ -20,7 +20,7 @@ from proxy.policy import load_policy
 from proxy.rawjson import repair
 from proxy.rewrite import Rewrite, rewrite
 from proxy.spool import Spool
-from proxy.stages import Facts
+from proxy.stages import Facts, Heard
 from proxy.usage import anthropic_usage
 
 HERE = Path(__file__).parent
@@ -51,6 +51,7 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True):
     session: str | None = None
     files: dict[str, str] = {}
     environment: dict[str, str] = {}
+    heard: Heard | None = None
 
 
 class World(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,11 +122,16 @@ def test_stages(name: str) -> None:
         turn = world.turns.get(number, Turn())
         now += turn.wait
         body = file.read_bytes()
+        told = [".asked.json"] if turn.heard is not None else []
+        if turn.heard is not None:
+            asked = sent(body, world, structs.replace(turn, heard=None), now, policies, ledger).question
+            assert asked is not None
+            hold(file.with_suffix(".asked.json"), asked.body)
         done = sent(body, world, turn, now, policies, ledger)
         shown = explain(done, body)
         hold(file.with_suffix(".out.json"), done.body)
         hold(file.with_suffix(".edits.json"), lines([*shown.edits, *shown.held]))
-        expect(file, ".out.json", ".edits.json")
+        expect(file, ".out.json", ".edits.json", *told)
         assert (done.body is body) == (not done.edits)
 
 
@@ -145,6 +151,7 @@ def sent(body: bytes, world: World, turn: Turn, now: float, policies, ledger: Le
         spool=SPOOL if world.spool else None,
         files=turn.files,
         environment=turn.environment,
+        heard=turn.heard,
         strict=True,
     )
     done = rewrite(body, dialect, policies.choose(upstream, agent.name, model), ledger, facts)

@@ -125,7 +125,7 @@ def test_the_models_words_stand_for_its_conclusions_and_the_lists_stay() -> None
     [
         (Heard(fault="no answer in 60 s"), "no answer in 60 s"),
         (Heard(text=" \n"), "the model said nothing"),
-        (Heard(text="word " * 50_000), "the model's summary is nearly as long as what it is of"),
+        (Heard(text="word " * 50_000), "the model's summary is too long for what it is of"),
         (NOBODY, "no model is asked here"),
     ],
 )
