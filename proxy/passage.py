@@ -29,6 +29,9 @@ from .stages.view import Facts, Region
 
 _STRETCH = 64
 
+SHORT_BYTES = 1 << 16
+"""A body up to this length is opened sooner than what is known of it is found."""
+
 
 class Passage(Struct, frozen=True, kw_only=True):
     """A request, read and placed.
@@ -95,7 +98,8 @@ def open_body(body: bytes, dialect: Dialect, ledger: Ledger) -> Opened:
 
     Raises BodyError where it cannot be read.
     """
-    found = next(filter(None, (opening(body, path) for path in dialect.turns)), None)
+    paths = dialect.turns if len(body) > SHORT_BYTES else ()
+    found = next(filter(None, (opening(body, path) for path in paths)), None)
     if found is None:
         return dialect.open(body)
     known: tuple[Raw, ...] = ()

@@ -18,6 +18,9 @@ from .runs import Run
 PART_BYTES, EDIT_BYTES = 700, 1500
 """What a part that was read, and one that was edited, take in memory beside their text, about."""
 
+_END = 64
+"""Bytes at the end of a first message that tell it from others: they often begin alike."""
+
 
 class Recent(Struct, frozen=True):
     """The last request of a conversation, read: messages as the client wrote them and as they were sent.
@@ -53,19 +56,22 @@ class Recall:
         self._bytes = 0
         self._filed: OrderedDict[bytes, list[Recent]] = OrderedDict()
         self._names: dict[Key, bytes] = {}
+        self._ends: dict[Key, tuple[int, int, bytes]] = {}
+        """By branch: elements that lead, bytes before the end of the first message, that end. There may be thousands."""
 
     def under(self, name: bytes) -> Sequence[Recent]:
         """Recent requests filed under `name`, newest last."""
         return self._filed.get(name, ())
 
     def opening(self, listed: Listed) -> Iterator[Recent]:
-        """Recent requests whose first message stands where it must in this list, the newest first."""
-        for filed in reversed(tuple(self._filed.values())):
-            for recent in reversed(filed):
-                if recent.raws and listed.body.startswith(
-                    recent.raws[0], listed.start + listed.span(recent.lead)
-                ):
-                    yield recent
+        """Recent requests whose first message ends where it must in this list, the newest first."""
+        body, start, gap = listed.body, listed.start, len(listed.comma)
+        found = [
+            branch
+            for branch, (lead, ahead, end) in self._ends.items()
+            if body.startswith(end, start + lead * gap + ahead)
+        ]
+        yield from filter(None, map(self.of, reversed(found)))
 
     def of(self, branch: Key) -> Recent | None:
         """The last request of a branch, while it is remembered."""
@@ -77,6 +83,10 @@ class Recall:
         self.forget(recent.branch)
         self._filed[name] = [*self._filed.pop(name, []), recent]
         self._names[recent.branch] = name
+        if recent.raws:
+            end = bytes(recent.raws[0])[-_END:]
+            ahead = sum(map(len, (*recent.lead, recent.raws[0]))) - len(end)
+            self._ends[recent.branch] = (len(recent.lead), ahead, end)
         self._bytes += recent.size
         while self._bytes > self._limit and len(self._names) > 1:
             self.forget(next(iter(self._filed.values()))[0].branch)
@@ -84,6 +94,7 @@ class Recall:
     def forget(self, branch: Key) -> None:
         """Forget the last request of a branch."""
         name = self._names.pop(branch, None)
+        self._ends.pop(branch, None)
         if name is None:
             return
         kept = [recent for recent in self._filed[name] if recent.branch != branch]

@@ -1,7 +1,7 @@
 """A body opened along what a recent request had reads as it would have without."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from proxy.dialects.openai_responses import OpenAIResponses
 from proxy.errors import BodyError
 from proxy.ledger import Ledger
 from proxy.models import Models
+from proxy import passage
 from proxy.passage import open_body
 from proxy.policy import Policy, Stages
 from proxy.rawjson import opening
@@ -127,6 +128,14 @@ def result(open_: Callable[[], Opened], wire: Wire) -> object:
         return str(error)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_body_is_short() -> Iterator[None]:
+    """These are opened along what is known, though it takes longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passage, "SHORT_BYTES", 0)
+        yield
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[str, bytes]:
     """Requests that go on from what is known, or from somewhere in it, and some that are no JSON."""
@@ -209,3 +218,15 @@ def test_what_is_no_json_behind_the_known_is_refused(ending: bytes) -> None:
         open_body(body, wire.dialect, KNOWN["anthropic"])
     with pytest.raises(BodyError, match=f"^{str(told.value).replace('(', '.').replace(')', '.')}$"):
         Anthropic().open(body)
+
+
+def test_a_short_body_is_opened_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for what is known of it would take longer, the more so the more conversations there are."""
+    wire = WIRES["anthropic"]
+    body = wire.spelt(TURNS)
+    taken = open_body(body, wire.dialect, KNOWN["anthropic"]).messages
+    monkeypatch.setattr(passage, "SHORT_BYTES", len(body))
+    opened = open_body(body, wire.dialect, KNOWN["anthropic"]).messages
+    assert opened == taken
+    assert opened[0] is not taken[0]
+    assert open_body(body, wire.dialect, KNOWN["anthropic"]).messages[0] is not opened[0]
