@@ -1,6 +1,6 @@
 """What is kept with an object is what was made of that object."""
 
-from proxy.memo import Memo
+from proxy.memo import REMEMBERED_BYTES, Memo, remembered
 
 
 def test_each_object_is_asked_for_once_while_it_is_kept() -> None:
@@ -17,3 +17,18 @@ def test_each_object_is_asked_for_once_while_it_is_kept() -> None:
     assert [value is one for value in made] == [True, False]
     assert (memo(other), memo(one), memo(other)) == (5, 1, 5)
     assert len(made) == 4
+
+
+def test_equal_bytes_are_asked_for_once_unless_they_are_long() -> None:
+    """What is longer than is worth keeping is made each time."""
+    made: list[tuple[bytes, ...]] = []
+
+    def joined(*raws: bytes) -> bytes:
+        made.append(raws)
+        return b"".join(raws)
+
+    known = remembered(joined)
+    half = bytes(REMEMBERED_BYTES // 2)
+    for raws in ((b"a", b"b"), (half, half), (half, half, b"x")):
+        assert known(*raws) == known(*raws) == b"".join(raws)
+    assert [len(raws) for raws in made] == [2, 2, 3, 3]

@@ -201,6 +201,17 @@ def test_calls_and_results_without_ids_pair_by_order() -> None:
     )
 
 
+@pytest.mark.parametrize("comma", [b",", b", ", b" ,\n"])
+def test_a_run_of_results_is_the_bytes_it_came_as(comma: bytes) -> None:
+    """With what stands between them, wherever each says whose it is."""
+    results = comma.join(b'{"tool_call_id":"%b","content":"x","role":"tool"}' % name for name in (b"a", b"b"))
+    asked = {"role": "assistant", "tool_calls": [call("a"), call("b")]}
+    raw = b'{"messages":[%b]}' % comma.join([*(json.dumps(one).encode() for one in (USER, asked)), results])
+    last = CHAT.read(CHAT.open(raw)).messages[-1]
+    assert (last.role, bytes(last.raw or b"")) == (Role.TOOL, results)
+    assert [part.call_id for part in last.parts if isinstance(part, ToolResult)] == ["a", "b"]
+
+
 def test_reasoning_members_are_one_part() -> None:
     """Whatever an upstream calls it; bound by the signatures of its details."""
     details = [
