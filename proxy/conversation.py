@@ -223,7 +223,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     see is a delta, and nothing may be judged by what it lacks [A65 A210]. `unstored`: the server keeps nothing, so an
     id alone finds nothing [A204]. `thinned`: the server itself takes old results out before the model reads them [E1].
     `named`: what the format calls the list of messages, and the parts of one. `lead`: what stands in that list in
-    front of the messages and is the system prompt, or of it.
+    front of the messages and is the system prompt, or of it. `leads`: how many messages that came as which could be
+    one, `joined`: it leaves as one.
     """
 
     envelope: tuple[tuple[str, Raw], ...]
@@ -242,6 +243,8 @@ class Conversation(Struct, frozen=True, kw_only=True, dict=True):
     system_changed: bool = False
     named: tuple[str, str] = ("messages", "content")
     lead: tuple[Raw, ...] = ()
+    leads: int = 1
+    joined: bool = False
 
     def last(self, role: Role) -> int:
         """Place of the last message of `role`, -1 where there is none."""

@@ -123,6 +123,12 @@ class AddMember(Change, frozen=True, kw_only=True):
     value: bytes
 
 
+class JoinSystem(Change, frozen=True, kw_only=True):
+    """The system prompt, which came as several messages, leaves as one. Its parts stay what they are."""
+
+    target: Target = Target(NO_KEY)
+
+
 class Sign(Change, frozen=True, kw_only=True):
     """The target, a call or thinking, has the signature that the model gave it. `of`: what a call says, by which it is
     known again in a history that goes otherwise."""
@@ -131,7 +137,19 @@ class Sign(Change, frozen=True, kw_only=True):
     of: str = ""
 
 
-Edit = Sign | Replace | InsertBefore | InsertAfter | Remove | Move | PlaceMark | AddMember | Mend | Unname
+Edit = (
+    Sign
+    | Replace
+    | InsertBefore
+    | InsertAfter
+    | Remove
+    | Move
+    | PlaceMark
+    | AddMember
+    | Mend
+    | Unname
+    | JoinSystem
+)
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -160,6 +178,7 @@ class _Bench:
         self.lead: dict[int, list[int]] = {}
         self.trail: dict[int, list[int]] = {}
         self.added: list[tuple[str, Raw]] = []
+        self.joined = False
         self.own: dict[tuple[str, Target, bool, Role], int] = {}
         self.since = since
         self.places: dict[Target, int] = {}
@@ -236,6 +255,11 @@ class _Bench:
         self.added.append((edit.name, Raw(edit.value)))
         return True
 
+    def join_system(self) -> bool:
+        """The system prompt leaves as one message, where it is several."""
+        self.joined = self.conversation.leads > 1
+        return self.joined
+
     def unname(self, place: int, led: tuple[str, str]) -> bool:
         """The message loses its id; what is no message has none."""
         if place < 0:
@@ -261,6 +285,8 @@ class _Bench:
         tools = self.parts.pop(TOOLS, None)
         if tools is not None and not _equal(tools, self.conversation.tools):
             changes |= {"tools": tuple(tools), "tools_changed": True}
+        if self.joined:
+            changes |= {"joined": True, "system_changed": True}
         system = self.parts.pop(SYSTEM, None)
         if system is not None and not _equal(system, self.conversation.system):
             changes |= {"system": tuple(system), "system_changed": True}
@@ -303,6 +329,8 @@ def _apply_one(bench: _Bench, edit: Edit) -> bool:  # noqa: C901, PLR0912  one c
         return True
     if isinstance(edit, AddMember):
         return bench.add_member(edit)
+    if isinstance(edit, JoinSystem):
+        return bench.join_system()
     found = bench.find(edit.target)
     if found is None:
         return False

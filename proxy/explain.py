@@ -19,6 +19,7 @@ from .edits import (
     Edit,
     InsertAfter,
     InsertBefore,
+    JoinSystem,
     Mend,
     Move,
     PlaceMark,
@@ -165,7 +166,11 @@ def _places(conversation: Conversation | None) -> Mapping[Target, str]:
 
 
 def _line(edit: Edit, places: Mapping[Target, str]) -> EditLine:
-    place = "body" if isinstance(edit, Mend | AddMember) else places.get(edit.target, "a part of ours")
+    place = (
+        "body"
+        if isinstance(edit, Mend | AddMember | JoinSystem)
+        else places.get(edit.target, "a part of ours")
+    )
     return EditLine(
         stage=edit.stage,
         action=_action(edit, places),
@@ -194,6 +199,8 @@ def _action(edit: Edit, places: Mapping[Target, str]) -> str:  # noqa: C901  one
             return "unmark" if mark is None else "mark"
         case AddMember(name=name):
             return f"add {name}"
+        case JoinSystem():
+            return "join system"
         case Unname():
             return "drop id"
         case Sign():

@@ -118,7 +118,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     fold_system: bool = False
     """Must `system` messages behind the first turn be folded into a user message [A502 A521]?"""
     single_system: bool = False
-    """Must the `system` messages at the head be one [A521]?"""
+    """Must the `system` messages at the head be one [A420 A521]?"""
     merge_same_role: bool = False
     """Must neighbours of the same role be merged [A420 A430 A521]?"""
     calls_alternate: bool = True

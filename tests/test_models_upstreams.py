@@ -136,8 +136,8 @@ TEMPLATED = {**LOCAL, "single_system": True, "merge_same_role": True, "opens_wit
         (
             "glm", "glm-5.3", "openai_chat",
             {
-                "merge_same_role": True, "opens_with_user": True, "needs_user": True, "blank_text": False,
-                "reasoning": "free",
+                "single_system": True, "merge_same_role": True, "opens_with_user": True, "needs_user": True,
+                "blank_text": False, "reasoning": "free",
             },
         ),
         (

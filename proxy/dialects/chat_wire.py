@@ -58,6 +58,25 @@ def written(message: Message) -> list[bytes]:
     return [*asked, *answered, *own]
 
 
+def joined_system(parts: Sequence[Part], lead: Sequence[Raw]) -> Iterator[Raw | bytes]:
+    """One leading message with all these parts, in the frame of the first: a text where each of them came as one."""
+    if parts:
+        frame = tuple(members(lead[0]))
+        yield _framed(frame, "system", plain_text(parts) or _content(parts, bare=False))
+
+
+def plain_text(parts: Sequence[Part]) -> bytes | None:
+    """The parts as one string; None where one of them is more than that."""
+    texts = [part.text for part in parts if isinstance(part, Text | Reminder) and _is_plain(part)]
+    # The model reads what stands between. Changing it invalidates prompt caches.
+    return encoded("\n\n".join(texts)) if len(texts) == len(parts) else None
+
+
+def _is_plain(part: Part) -> bool:
+    origin = origin_of(part)
+    return part.mark is None and (origin is None or is_string(origin))
+
+
 def written_system(parts: Sequence[Part], lead: Sequence[Raw]) -> Iterator[Raw | bytes]:
     """The leading messages with these parts: each part in the message it came in, a new one beside its neighbour."""
     origins = [(at, bytes(part.raw or b"")) for at, raw in enumerate(lead) for part in system_parts(raw)]

@@ -36,7 +36,7 @@ from .answering import OPENAI_CHAT
 from .chat_calls import read_tool
 from .chat_marks import ABSENT, says_nothing, top_mark
 from .chat_parts import message, system_parts
-from .chat_wire import written, written_part, written_system
+from .chat_wire import joined_system, written, written_part, written_system
 
 RULES = Rules(
     results_first=True,  # [A101]
@@ -137,6 +137,7 @@ class OpenAIChat:
                 thinking=_thinking(envelope),
                 automatic_mark=top_mark(envelope.get("cache_control", ABSENT)),
                 lead=opened.lead,
+                leads=len(opened.lead),
             )
         except msgspec.DecodeError as error:
             raise BodyError(f"not a request of this format: {error}") from None
@@ -148,7 +149,8 @@ class OpenAIChat:
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         lead = conversation.lead
-        leads = written_system(conversation.system, lead) if conversation.system_changed else lead
+        written_lead = joined_system if conversation.joined else written_system
+        leads = written_lead(conversation.system, lead) if conversation.system_changed else lead
         changed: dict[str, bytes | list[Raw | bytes]] = {
             "messages": [*leads, *leaving(conversation, written)]
         }

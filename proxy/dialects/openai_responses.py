@@ -10,7 +10,7 @@ only name others, the body is a delta, and nothing may be judged by what it lack
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -21,9 +21,7 @@ from ..conversation import (
     Opaque,
     Part,
     Reasoning,
-    Reminder,
     Role,
-    Text,
     ToolDefinition,
 )
 from ..errors import BodyError
@@ -31,7 +29,6 @@ from ..memo import remembered
 from ..rawjson import (
     closed_array,
     closed_object,
-    encoded,
     holds_nul,
     is_array,
     is_string,
@@ -44,20 +41,18 @@ from . import Opened
 from .answering import OPENAI_RESPONSES
 from .chat_marks import ABSENT, says_nothing
 from .responses_calls import read_tool
-from .responses_content import read_content, written_content
+from .responses_content import read_content
 from .responses_items import (
     REFERENCE,
-    TOOLS,
-    framed,
     head_of,
     leads,
     listed_item,
-    new_message,
     read_item,
     system_parts,
     without_ids,
     written,
 )
+from .responses_system import joined_system, leads_of, written_system
 
 RULES = Rules(
     system_marks=False,  # `instructions` carries none [B104]
@@ -146,6 +141,7 @@ class OpenAIResponses:
                 stream=bool(head.stream),
                 thinking=_thinking(envelope.get("reasoning", ABSENT)),
                 lead=opened.lead,
+                leads=leads_of(system, envelope.get("instructions", ABSENT), opened.lead),
                 named=("input", "content"),
             )
         except msgspec.DecodeError as error:
@@ -159,9 +155,10 @@ class OpenAIResponses:
     def write(self, conversation: Conversation) -> bytes:
         """See `Dialect.write`."""
         lead = conversation.lead
+        written_lead = joined_system if conversation.joined else written_system
         changed: dict[str, bytes | list[Raw | bytes]] = {}
         if conversation.system_changed:
-            instructions, changed_lead = _written_system(
+            instructions, changed_lead = written_lead(
                 conversation.system, dict(conversation.envelope).get("instructions", ABSENT), lead
             )
             changed |= {"instructions": instructions, "input": _input(conversation, changed_lead)}
@@ -252,66 +249,3 @@ def _system(instructions: bytes, lead: bytes) -> tuple[Part, ...]:
 @remembered
 def _tools(raw: bytes) -> tuple[ToolDefinition, ...]:
     return tuple(read_tool(owned(one)) for one in _list(Raw(raw)))
-
-
-_INSTRUCTIONS = -1
-
-
-def _written_system(
-    parts: Sequence[Part], instructions: Raw, lead: Sequence[Raw]
-) -> tuple[bytes, list[Raw | bytes]]:
-    """Instructions and leading items with these parts: each part where it came from, a new one with its neighbour."""
-    origins = [(_INSTRUCTIONS, bytes(instructions))] if len(instructions) else []
-    origins += [(at, bytes(part.raw or b"")) for at, raw in enumerate(lead) for part in system_parts(raw)]
-    homes = _homes(parts, origins)
-    kept: list[Raw | bytes] = []
-    for at, raw in enumerate(lead):
-        came = [part for home, part in origins if home == at]
-        now = [part for home, part in zip(homes, parts, strict=True) if home == at]
-        same = [bytes(part.raw) if part.raw is not None else None for part in now] == came
-        kept += [raw] if same else _leading(now, raw)
-    own = [part for home, part in zip(homes, parts, strict=True) if home == _INSTRUCTIONS]
-    return _instructions(own, instructions), kept
-
-
-def _leading(parts: Sequence[Part], raw: Raw) -> Iterator[Raw | bytes]:
-    """A leading item that says something else; beside tools a message of its own, nothing where no part is left."""
-    items_of_it = [part for part in parts if isinstance(part, Opaque) and part.kind == TOOLS]
-    said = [part for part in parts if not any(part is other for other in items_of_it)]
-    yield from (part.raw or part.base or raw for part in items_of_it)
-    if said and head_of(raw).type == TOOLS:
-        yield new_message(said, Role.SYSTEM)
-    elif said:
-        frame = tuple(members(raw))
-        old = dict(frame).get("content", ABSENT)
-        bare = len(old) > 0 and is_string(old)
-        yield framed(frame, written_content(said, Role.SYSTEM, old, bare=bare))
-
-
-def _instructions(parts: Sequence[Part], old: Raw) -> bytes:
-    match parts:
-        case [only] if only.raw is not None and is_string(only.raw):
-            return bytes(only.raw)
-        case [] if says_nothing(old):
-            return bytes(old)
-        case _:
-            texts = [part.text for part in parts if isinstance(part, Text | Reminder)]
-            return encoded("\n\n".join(texts))
-
-
-def _homes(parts: Sequence[Part], origins: Sequence[tuple[int, bytes]]) -> list[int]:
-    """For each part the place it belongs to: its own, else that of the part before it, else the first there is."""
-    left = [*origins]
-    homes: list[int | None] = []
-    for part in parts:
-        origin = part.raw if part.raw is not None else part.base
-        found = next((one for one in left if origin is not None and one[1] == bytes(origin)), None)
-        if found is not None:
-            left.remove(found)
-        homes.append(None if found is None else found[0])
-    known = next((home for home in homes if home is not None), _INSTRUCTIONS)
-    placed: list[int] = []
-    for home in homes:
-        known = known if home is None else home
-        placed.append(known)
-    return placed

@@ -25,7 +25,7 @@ from ..conversation import (
     ToolResult,
     may_hold_blanks,
 )
-from ..edits import Edit, InsertAfter, InsertBefore, Move, Remove, Replace, Target, target_of
+from ..edits import Edit, InsertAfter, InsertBefore, JoinSystem, Move, Remove, Replace, Target, target_of
 from ..identity import is_user_side
 from ..rawjson import closed_array, encoded, is_array, is_string, items
 from ..rules import Rules
@@ -43,7 +43,8 @@ NO_OUTPUT = "(no output)"
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`blank`: blank blocks and turns. `ends`: first and last speaker. `system`: system messages among turns."""
+    """`blank`: blank blocks and turns. `ends`: first and last speaker. `system`: system messages among turns, and
+    several in front of them."""
 
     blank: bool = True
     ends: bool = True
@@ -67,6 +68,9 @@ def propose(view: View, config: Config) -> Proposal:
         )
         if len(system) == len(view.conversation.system):
             system = ()
+    if config.system and view.facts.model.single_system and view.conversation.leads > 1:
+        joined: Edit = JoinSystem(stage=NAME, reason="one system message here [A420 A521]", required=True)
+        system = (*system, joined)
     gone = {edit.target for edit in edits if isinstance(edit, Remove)}
     if config.system and (view.rules.system_follows_user or _folds_all(view)):
         if _folds_all(view) and (_takes_blank(view) or not config.blank):

@@ -169,6 +169,30 @@ def test_where_neighbours_are_taken_they_stay_apart() -> None:
 # -- arguments -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("upstream", ["llama.cpp", "glm"])
+def test_several_leading_system_messages_become_one_where_only_one_may_stand(upstream: str) -> None:
+    """In their order, the same in every turn; one is left as it is, and so are several where they may stand."""
+    leads = [SYSTEM, said("system", "Answer briefly."), said("developer", "It is winter.")]
+    history = [*leads, said("user", "Hello.")]
+    proxy = Proxy(upstream)
+    assert proxy.refuses(proxy.body(*history))
+    leaves = proxy.sent(*history)
+    joined = said("system", "You look after a small greenhouse.\n\nAnswer briefly.\n\nIt is winter.")
+    assert leaves == [joined, history[-1]]
+    later = proxy.sent(*history, said("assistant", "Hi."), said("user", "More."))
+    assert later == [*leaves, said("assistant", "Hi."), said("user", "More.")]
+    assert Proxy(upstream).rewritten(*leaves).edits == ()
+    assert Proxy("vllm").sent(*history) == history
+
+
+def test_leading_system_messages_in_parts_become_one_list() -> None:
+    """Each part as it came; what came as a string is a part."""
+    parts = [{"type": "text", "text": "Answer briefly.", "house": 1}]
+    history = [said("system", parts, name="a"), SYSTEM, said("user", "Hello.")]
+    whole = {"type": "text", "text": "You look after a small greenhouse."}
+    assert Proxy("llama.cpp").sent(*history) == [said("system", [*parts, whole], name="a"), history[-1]]
+
+
 @case("B72")
 @pytest.mark.parametrize("broken", ['{"path":"a', "[1]", '"pump.py"', "", "{'path': 1}", '{"a":"é'])
 def test_broken_arguments_become_an_object_where_they_are_read(broken: str) -> None:

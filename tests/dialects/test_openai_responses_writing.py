@@ -26,6 +26,7 @@ from proxy.edits import (
     Edit,
     InsertAfter,
     InsertBefore,
+    JoinSystem,
     Move,
     PlaceMark,
     Remove,
@@ -119,6 +120,36 @@ def test_calls_outputs_and_system_change_inside_their_own_members() -> None:
         b'{"call_id":"b","type":"function_call_output","output":"n"},'
         b'{"type":"web_search_call", "id":"ws_1"}],"stream":false,"z":12345678901234567890123}'
     )
+
+
+def joined(**members: object) -> dict[str, object]:
+    """The body as it leaves when its system prompt becomes one message."""
+    conversation = read(json.dumps({**members, "model": "m"}).encode())
+    assert conversation.leads == 2
+    written: dict[str, object] = json.loads(RESPONSES.write(edited(conversation, JoinSystem(**WHY))))
+    return written
+
+
+def test_a_system_prompt_of_several_messages_leaves_as_one() -> None:
+    """In the instructions, where there are any; else in the first leading message. Tools among them stay [A521]."""
+    one, two = ({"role": "developer", "content": text} for text in ("One.", "Two."))
+    tools = {"type": "additional_tools", "role": "developer", "tools": []}
+    user = {"role": "user", "content": "go"}
+    told = joined(instructions="Zero.", input=[tools, one, user])
+    assert told == {"instructions": "Zero.\n\nOne.", "input": [tools, user], "model": "m"}
+    both = {
+        "role": "developer",
+        "content": [{"type": "input_text", "text": text} for text in ("One.", "Two.")],
+    }
+    assert joined(input=[one, tools, two, user]) == {"input": [both, tools, user], "model": "m"}
+
+
+def test_a_system_prompt_that_cannot_be_one_message_is_none() -> None:
+    """A picture is no part of the instructions."""
+    picture = {"role": "developer", "content": [{"type": "input_image", "image_url": "https://x"}]}
+    body = {"instructions": "Zero.", "input": [picture, {"role": "user", "content": "go"}]}
+    conversation = read(json.dumps(body).encode())
+    assert (conversation.leads, apply(conversation, [JoinSystem(**WHY)])) == (1, (conversation, ()))
 
 
 SHELL = [{"stdout": "s", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
