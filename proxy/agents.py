@@ -5,7 +5,7 @@ An agent is told by its headers, or, where these say nothing, by how its system 
 agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
 group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
 people and tool results are never searched. Calls that ask for a range of something, and those that read or write a
-file, are known by tool and argument.
+file, are known by tool and argument, and failed ones by how their result begins.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: list[FileRule] = []
     todos: list[str] = []
     outside: list[str] = []
+    failures: list[str] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -151,6 +152,10 @@ class Files(Struct, frozen=True, kw_only=True):
         return ""
 
 
+_HEAD = 400
+"""Characters at the beginning of a result that say whether its call failed."""
+
+
 class Agent(Struct, frozen=True, kw_only=True):
     """A recogniser, compiled. The agent nobody recognises has an empty name and the generic fields."""
 
@@ -166,6 +171,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     files: tuple[Files, ...] = ()
     todos: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
+    failures: tuple[re.Pattern[str], ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
@@ -193,6 +199,11 @@ class Agent(Struct, frozen=True, kw_only=True):
             if path:
                 return FileUse(one.rule.does, path, not self.asks_for_range(tool, arguments))
         return None
+
+    def says_failed(self, text: str) -> bool:
+        """Whether a result that begins like this is that of a call that failed, where no flag says it."""
+        head = text[:_HEAD]
+        return any(pattern.search(head) for pattern in self.failures)
 
     def recognise(self, message: Message) -> Message:
         """The message with injected texts told apart from what people wrote."""
@@ -254,6 +265,7 @@ class Agents:
                 files=(*agent.files, *generic.files),
                 todos=(*agent.todos, *generic.todos),
                 outside=(*agent.outside, *generic.outside),
+                failures=(*agent.failures, *generic.failures),
             )
             for agent in compiled
             if agent.name != "generic"
@@ -330,6 +342,7 @@ def compile_agent(document: Document) -> Agent:
         ),
         todos=tuple(file.todos),
         outside=tuple(file.outside),
+        failures=tuple(regex(pattern, "failures", at) for at, pattern in enumerate(file.failures)),
     )
 
 

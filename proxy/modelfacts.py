@@ -17,6 +17,7 @@ Multiplier: TypeAlias = Annotated[float, Meta(ge=0, le=100, description="in unit
 Regime: TypeAlias = Literal["breakpoints", "automatic", "prefix", "none"]
 ReasoningRule: TypeAlias = Literal["signed", "required", "free", "as-sent"]
 ReasoningTurns: TypeAlias = Literal["all", "calls"]
+Told: TypeAlias = Literal["never", "system", "user"]
 Reporting: TypeAlias = Literal["always", "optional", "never"]
 Breakpoints: TypeAlias = Literal["anthropic", "openai", "none"]
 
@@ -129,6 +130,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Must there be a user message that says something [A420]?"""
     user_after_results: bool = True
     """May a user message stand directly behind tool results [A430]? Else an assistant message goes between."""
+    told_behind_results: Told = "never"
+    """Whose message may stand behind tool results that are messages of their own, in the middle of the model's work: the
+    `system`'s [A100], or the `user`'s, where all reasoning of the turn stays in the prompt all the same [A400 A410]."""
     blank_text: bool = True
     """May text be blank and a message empty where the format allows it [A410 A420]?"""
     parses_arguments: bool = False

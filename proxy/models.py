@@ -34,6 +34,7 @@ from .modelfacts import (
     Reporting,
     Seconds,
     Tokens,
+    Told,
 )
 from .shipped import read_shipped
 from .yamlfile import Document, parse, read, suggestion
@@ -89,6 +90,7 @@ class _Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     opens_with_user: bool | None = None
     needs_user: bool | None = None
     user_after_results: bool | None = None
+    told_behind_results: Told | None = None
     blank_text: bool | None = None
     parses_arguments: bool | None = None
     result_images: bool | None = None

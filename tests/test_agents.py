@@ -240,3 +240,27 @@ def test_every_agent_has_the_generic_files_tasks_and_tools_from_outside() -> Non
         assert agent.files[-len(agents.generic.files) :] == agents.generic.files
         assert set(agents.generic.todos) <= set(agent.todos)
         assert set(agents.generic.outside) <= set(agent.outside)
+
+
+@pytest.mark.parametrize(
+    ("failed", "text"),
+    [
+        (True, "Error: ENOENT: no such file"),
+        (True, "<tool_use_error>Error: file has not been read"),
+        (True, "[ERROR] it failed"),
+        (True, "Traceback (most recent call last):\n  File"),
+        (True, "Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 127\nOutput:\n"),
+        (True, "Exit code: 1\nWall time: 0 seconds"),
+        (True, "Command failed with exit code 2"),
+        (True, '{"output":"no","metadata":{"exit_code":1,"duration_seconds":0.1}}'),
+        (False, "Exit code: 0\nOutput:\nerror: none"),
+        (False, '{"output":"ok","metadata":{"exit_code":0}}'),
+        (False, "error.py\nerrors.py"),
+        (False, "1\tErrors are values."),
+        (False, "x" * 500 + "\nExit code: 1"),
+        (False, ""),
+    ],
+)
+def test_a_failed_call_is_known_by_how_its_result_begins(failed: bool, text: str) -> None:
+    """An error by that name, or an exit code; what stands further down is output."""
+    assert Agents.load().generic.says_failed(text) is failed

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from ..conversation import Role, Source, Text, ToolResult
 from ..edits import Edit
 from ..identity import digest
+from .contents import text_of
 from .telling import Tail, as_data, tail
 from .view import NOTHING, Proposal, Region, View
 
@@ -97,9 +98,15 @@ def _digest(text: str) -> str:
 def _failed(view: View) -> bool:
     """Whether a call failed whose result is new."""
     return any(
-        region is Region.NEW and isinstance(part, ToolResult) and part.is_error
+        region is Region.NEW and isinstance(part, ToolResult) and (part.is_error or _says_failed(view, part))
         for _, part, region in view.fresh()
     )
+
+
+def _says_failed(view: View, part: ToolResult) -> bool:
+    """Whether its text says so, where no flag does."""
+    text = text_of(part.content) if part.content is not None else None
+    return text is not None and view.facts.agent.says_failed(text)
 
 
 def _people(view: View) -> int:

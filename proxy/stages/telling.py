@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..branch import Promise
-from ..conversation import Reminder, Role, Source, Text, ToolCall, ToolResult
+from ..conversation import Part, Reminder, Role, Source, Text, ToolCall, ToolResult
 from ..edits import Edit, InsertAfter, InsertBefore, Target, target_of
 from .view import Region, View, weight
 
@@ -46,11 +46,12 @@ def is_told(reminder: Reminder) -> bool:
 
 
 class Tail(Struct, frozen=True):
-    """Where something is told: beside `target`; whether a person speaks in this turn."""
+    """Where something is told: beside `target`; whether a person speaks in this turn. With `role` it is a message."""
 
     target: Target
     before: bool
     human: bool
+    role: Role | None = None
 
     def promise(self, stage: str, edits: Sequence[Edit], announces: Sequence[tuple[str, str]]) -> Promise:
         """That what is told here stands here for ever."""
@@ -67,16 +68,26 @@ class Tail(Struct, frozen=True):
         framed = NOTE.format(source=source.value, text=text)
         part = Reminder(text=framed, source=source, name=f"{_TOLD}{about}", size=len(framed.encode()))
         insert = InsertBefore if self.before else InsertAfter
-        return insert(stage=stage, reason=reason, target=self.target, part=part, tokens_after=weight(part))
+        return insert(
+            stage=stage,
+            reason=reason,
+            target=self.target,
+            part=part,
+            role=self.role,
+            tokens_after=weight(part),
+        )
 
 
 def tail(view: View) -> Tail | None:
     """After the results and before the person's text of the newest turn; nowhere if nothing of it is new.
 
-    Where the model waits for a server tool beside our results, the turn may hold results alone [A31].
+    Where the model waits for a server tool beside our results, the turn may hold results alone [A31]. Where results are
+    messages of their own, it is another message behind them, if the upstream takes one there.
     """
     messages = view.conversation.messages
     at = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].written), -1)
+    if at >= 0 and messages[at].role is Role.TOOL:
+        return _behind_results(view, messages[at].parts)
     if at < 0 or messages[at].role is not Role.USER:
         return None
     parts = messages[at].parts
@@ -91,6 +102,17 @@ def tail(view: View) -> Tail | None:
     if isinstance(last, ToolResult) and view.region(last) is Region.NEW and not _waits_for_server(view, at):
         return Tail(target_of(last), before=False, human=False)
     return None
+
+
+_TELLERS = {"system": Role.SYSTEM, "user": Role.USER}
+
+
+def _behind_results(view: View, results: Sequence[Part]) -> Tail | None:
+    role = _TELLERS.get(view.facts.model.told_behind_results)
+    last = results[-1] if results else None
+    if role is None or last is None or view.region(last) is not Region.NEW:
+        return None
+    return Tail(target_of(last), before=False, human=False, role=role)
 
 
 def _waits_for_server(view: View, at: int) -> bool:

@@ -1,5 +1,6 @@
 """Reminders that the policy adds: once, again when they changed, and where they stand."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,18 @@ DAY = {"Today's date": "2026-11-30"}
 class Talk:
     """A client's conversation under a policy that injects; the files and the day are what the test says."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, wire: str = "anthropic", upstream: str = "anthropic", **config: Any) -> None:
         self.policy = Policy(
             name="test", stages=Stages(balance=balance.Config(), inject=inject.Config(**config))
         )
         self.ledger = Ledger()
+        self.dialect = DIALECTS[wire]
         self.messages: list[dict[str, Any]] = []
         self.facts = Facts(
             now=1.0,
             tenant=b"t",
-            model=MODELS.facts("anthropic", "claude-opus-5"),
-            upstream="anthropic",
+            model=MODELS.facts(upstream, "claude-opus-5" if wire == "anthropic" else "m", wire),
+            upstream=upstream,
             agent=Agents.load().generic,
             strict=True,
         )
@@ -45,11 +47,11 @@ class Talk:
 
         self.messages += messages
         self.facts = structs.replace(self.facts, **facts)
-        raw = orjson.dumps(body(*self.messages))
-        made = rewrite(raw, DIALECTS["anthropic"], self.policy, self.ledger, self.facts)
+        raw = orjson.dumps(body(*self.messages) | {self.dialect.turns: self.messages})
+        made = rewrite(raw, self.dialect, self.policy, self.ledger, self.facts)
         assert made.commit is not None
         self.ledger.settle(self.ledger.commit(made.commit), None, (), success=True)
-        sent: list[dict[str, Any]] = orjson.loads(made.body)["messages"]
+        sent: list[dict[str, Any]] = orjson.loads(made.body)[self.dialect.turns]
         return sent
 
 
@@ -102,6 +104,55 @@ def test_a_hint_follows_the_first_failed_call_behind_each_message_of_a_person() 
     assert len(told(talk.send(assistant(call("b")), user(result("b", "no", is_error=True))))) == 1
     talk.send(assistant("I cannot."), user("Try again."))
     assert len(told(talk.send(assistant(call("c")), user(result("c", "no", is_error=True))))) == 2
+
+
+HINT = '<system-reminder source="reminder">\nRead it.\n</system-reminder>'
+
+
+def chat_call(*ids: str) -> dict[str, Any]:
+    calls = [{"id": i, "type": "function", "function": {"name": "run", "arguments": "{}"}} for i in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def chat_result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+@pytest.mark.parametrize(("upstream", "role"), [("openai", "system"), ("deepseek", "user")])
+def test_a_hint_is_a_message_behind_results_that_are_messages(upstream: str, role: str) -> None:
+    """Right behind the newest of them, and there it stays, once for each message of a person."""
+    talk = Talk("openai_chat", upstream, on_error="Read it.")
+    talk.send({"role": "user", "content": "Mend it."})
+    failed = talk.send(chat_call("a", "b"), chat_result("a", "Error: no such file"), chat_result("b", "ok"))
+    assert failed == [*talk.messages, {"role": role, "content": HINT}]
+    again = talk.send(chat_call("c"), chat_result("c", "Exit code: 2\nno"))
+    assert again == [*failed, *talk.messages[4:]]
+    talk.send({"role": "assistant", "content": "I cannot."}, {"role": "user", "content": "Again."})
+    assert talk.send(chat_call("d"), chat_result("d", "Exit code: 2\nno"))[-1]["content"] == HINT
+
+
+def test_a_hint_is_a_developer_message_behind_outputs() -> None:
+    """In Responses an output is an item of its own."""
+    talk = Talk("openai_responses", "openai", on_error="Read it.")
+    talk.send({"role": "user", "content": "Mend it."})
+    made = {"type": "function_call", "call_id": "a", "name": "run", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "a", "output": "Process exited with code 1\nno"}
+    sent = talk.send(made, output)
+    hint = [{"type": "input_text", "text": HINT}]
+    assert sent == [*talk.messages, {"type": "message", "role": "developer", "content": hint}]
+    later = talk.send({"role": "user", "content": "Stop."})
+    assert later == [*sent, talk.messages[-1]]
+
+
+@pytest.mark.parametrize("upstream", ["unknown", "llama.cpp", "mistral", "vllm"])
+def test_nothing_is_told_behind_results_where_that_may_end_a_turn(upstream: str) -> None:
+    """It waits for the next message of a person."""
+    talk = Talk("openai_chat", upstream, files=("AGENTS.md",))
+    talk.send({"role": "user", "content": "Mend it."}, files={})
+    sent = talk.send(chat_call("abcdefgh1"), chat_result("abcdefgh1", "ok"), files={"AGENTS.md": "Use tabs."})
+    assert sent == talk.messages
+    later = talk.send({"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."})
+    assert "Use tabs." in json.dumps(later[-1])
 
 
 def test_a_file_cannot_end_the_container_it_is_told_in() -> None:
