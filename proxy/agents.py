@@ -5,7 +5,8 @@ An agent is told by its headers, or, where these say nothing, by how its system 
 agent. Patterns for reminders are matched at the start of a text in the user's turns; patterns for fields have one
 group `value` and are looked for only where their `where` says: system, tools, or recognised reminders. Text of
 people and tool results are never searched. Calls that ask for a range of something, and those that read or write a
-file, are known by tool and argument, and failed ones by how their result begins.
+file, are known by tool and argument, and failed ones by how their result begins. Where an agent works, it says in its
+system prompt or in a reminder.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     todos: list[str] = []
     outside: list[str] = []
     failures: list[str] = []
+    workplaces: list[str] = []
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -172,6 +174,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     todos: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     failures: tuple[re.Pattern[str], ...] = ()
+    workplaces: tuple[re.Pattern[str], ...] = ()
 
     def detects(self, headers: Mapping[str, str]) -> bool:
         """Whether any of the agent's headers says so; names in lower case."""
@@ -204,6 +207,11 @@ class Agent(Struct, frozen=True, kw_only=True):
         """Whether a result that begins like this is that of a call that failed, where no flag says it."""
         head = text[:_HEAD]
         return any(pattern.search(head) for pattern in self.failures)
+
+    def workplace(self, text: str) -> str:
+        """The directory that a system prompt or a reminder says the agent works in; "" where it says none."""
+        search = _searched_place if len(text) > REMEMBERED_CHARACTERS else _known_place
+        return search(self.workplaces, text)
 
     def recognise(self, message: Message) -> Message:
         """The message with injected texts told apart from what people wrote."""
@@ -266,6 +274,7 @@ class Agents:
                 todos=(*agent.todos, *generic.todos),
                 outside=(*agent.outside, *generic.outside),
                 failures=(*agent.failures, *generic.failures),
+                workplaces=(*agent.workplaces, *generic.workplaces),
             )
             for agent in compiled
             if agent.name != "generic"
@@ -343,6 +352,9 @@ def compile_agent(document: Document) -> Agent:
         todos=tuple(file.todos),
         outside=tuple(file.outside),
         failures=tuple(regex(pattern, "failures", at) for at, pattern in enumerate(file.failures)),
+        workplaces=tuple(
+            regex(pattern, "workplaces", at, group="path") for at, pattern in enumerate(file.workplaces)
+        ),
     )
 
 
@@ -372,6 +384,12 @@ def _found(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
     return any(_searched(pattern, text) for pattern in patterns)
 
 
+def _searched_place(patterns: tuple[re.Pattern[str], ...], text: str) -> str:
+    """The first path that any of the patterns finds."""
+    return next((match["path"] for pattern in patterns if (match := pattern.search(text))), "")
+
+
+_known_place = lru_cache(maxsize=512)(_searched_place)
 _remembered, _known = lru_cache(maxsize=512)(_searched), lru_cache(maxsize=512)(_found)
 
 

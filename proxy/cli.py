@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +27,7 @@ from .errors import SettingsError, StetError
 from .explain import explain, text
 from .gateway.projectfiles import ProjectFiles, environment
 from .gateway.routes import FAMILY
+from .gateway.workplace import workplace
 from .launch.arguments import add_doctor, add_report, add_run
 from .ledger import Ledger
 from .models import Models
@@ -361,7 +362,10 @@ def _rewritten(given: argparse.Namespace, body: bytes, ledger: Ledger, spool: Sp
     opened = dialect.open(body)
     model = models.facts(profile, dialect.model(opened, ""), dialect.name)
     chosen = policies.load_policy(given.policy).choose(profile, agent.name, model.model)
-    files = ProjectFiles(given.project, _warn).texts(chosen.injected) if given.project is not None else {}
+    files: Mapping[str, str] = {}
+    if given.project is not None:
+        place = workplace(opened, dialect, agent)
+        files = ProjectFiles(given.project.absolute(), _warn).texts(chosen.injected, place)
     facts = Facts(
         now=time.time(),
         tenant=b"command line",

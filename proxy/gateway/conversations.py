@@ -40,6 +40,7 @@ from .exchange import Incoming, Outcome, Prepared, Warmth
 from .projectfiles import ProjectFiles, environment
 from .spool import SpoolDirectory
 from .summaries import in_question, written_by
+from .workplace import workplace
 
 COUNTING = ("/count_tokens", ":countTokens")
 """Requests that ask what a body would cost: rewritten alike, remembered by nobody [A70]."""
@@ -132,7 +133,9 @@ class Conversations:
     def _prepare(self, request: Incoming, dialect: Dialect, facts: Facts, opened: Opened | None) -> Prepared:
         policy = self.policies.choose(facts.upstream, facts.agent.name, facts.model.model)
         if policy.config("inject") is not None:
-            files = self._project.texts(policy.injected) if self._project is not None else {}
+            files: Mapping[str, str] = {}
+            if self._project is not None and policy.injected:
+                files = self._project.texts(policy.injected, workplace(opened, dialect, facts.agent))
             facts = structs.replace(facts, files=files, environment=environment(facts.now))
         counting = request.path.endswith(COUNTING)
         facts = structs.replace(facts, heard=NOBODY if counting or self._observes else request.heard)

@@ -1,7 +1,10 @@
-"""Project files that a policy tells the model about, read from one folder and from nowhere else.
+"""Project files that a policy tells the model about, read from below one folder and from nowhere else.
 
-No part of a name may be a symbolic link and the file must be a regular one, so that a repository cannot make the proxy
-read, and send away, what lies outside it. A file is read again when it changed.
+That folder may be a project, or hold many: then a file is looked for where the agent says it works, and from there
+upwards, the nearest one counts. Of an agent that works elsewhere, or does not say where, it is the folder's own.
+
+No part of a path may be a symbolic link and the file must be a regular one, so that a repository cannot make the proxy
+read, and send away, what lies outside. A file is read again when it changed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from ..errors import StetError
 LARGEST = 256 * 1024
 """Bytes: what is longer is no file of conventions, and is not told at all."""
 
+_LONGEST_PATH = 4096
+"""Characters of a directory that is looked into."""
+
+_MOST_KNOWN = 1000
+"""Files that are remembered, and that are warned of: agents name the directories."""
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -33,7 +42,7 @@ class _Known(Struct, frozen=True):
 
 
 class ProjectFiles:
-    """Files below `root`. Safe to call from several threads. What cannot be read is warned of once."""
+    """Files below `root`, an absolute path. Safe to call from several threads. What cannot be read is warned of once."""
 
     def __init__(self, root: Path, warn: Callable[[StetError], None]) -> None:
         self._root = root
@@ -42,19 +51,43 @@ class ProjectFiles:
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
-    def texts(self, names: Iterable[str]) -> Mapping[str, str]:
-        """The contents of those files that are there, by the names they are asked for."""
+    def texts(self, names: Iterable[str], workplace: str = "") -> Mapping[str, str]:
+        """The contents of those files that are there, by the names they are asked for. `workplace`: where the agent
+        says it works, "" where it does not."""
         found: dict[str, str] = {}
+        below = self._below(workplace)
         for name in names:
             try:
-                found[name] = self._text(name)
+                found[name] = self._nearest(name, below)
             except FileNotFoundError:
-                self._tell(name, "is not there, so nothing of it is told")
+                self._tell(name, below, "is not there, so nothing of it is told")
             except OSError as fault:
-                self._tell(name, f"is not told: {fault.strerror or fault}")
+                self._tell(name, below, f"is not told: {fault.strerror or fault}")
             except ValueError as fault:
-                self._tell(name, f"is not told: {fault}")
+                self._tell(name, below, f"is not told: {fault}")
         return found
+
+    def _below(self, workplace: str) -> tuple[str, ...]:
+        """The folders on the way from the root to where the agent works; none where that is not below it.
+
+        Nothing is looked at outside: a path has to begin like the root before it is asked where it leads.
+        """
+        if len(workplace) > _LONGEST_PATH or "\0" in workplace or ".." in workplace.split("/"):
+            return ()
+        real = os.path.realpath(self._root)
+        if not any(_is_below(workplace, root) for root in (str(self._root), real)):
+            return ()
+        there = os.path.realpath(workplace)
+        return Path(there).relative_to(real).parts if _is_below(there, real) else ()
+
+    def _nearest(self, name: str, below: tuple[str, ...]) -> str:
+        """The contents of the file in the last of these folders that has one, else in the root."""
+        for depth in range(len(below), 0, -1):
+            try:
+                return self._text("/".join((*below[:depth], name)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+        return self._text(name)
 
     def _text(self, name: str) -> str:
         descriptor = self._opened(name)
@@ -71,6 +104,8 @@ class ProjectFiles:
                 with os.fdopen(os.dup(descriptor), "rb") as file:
                     known = _Known(seal, file.read(LARGEST).decode("utf-8", "replace"))
                 with self._lock:
+                    if len(self._known) >= _MOST_KNOWN:
+                        self._known.clear()
                     self._known[name] = known
             return known.text
         finally:
@@ -89,12 +124,18 @@ class ProjectFiles:
         finally:
             os.close(at)
 
-    def _tell(self, name: str, what: str) -> None:
+    def _tell(self, name: str, below: tuple[str, ...], what: str) -> None:
+        place = f"project file {name!r} in {self._root.joinpath(*below)}"
         with self._lock:
-            new = name not in self._warned
-            self._warned.add(name)
+            new = place not in self._warned and len(self._warned) < _MOST_KNOWN
+            if new:
+                self._warned.add(place)
         if new:
-            self._warn(StetError(what, f"project file {name!r} in {self._root}"))
+            self._warn(StetError(what, place))
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def environment(now: float) -> Mapping[str, str]:

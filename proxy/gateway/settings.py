@@ -33,7 +33,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     carry beside loopback names and addresses; `*` allows any. `state` is a directory or `memory`. `policy` is a
     file or the name of a shipped one. `spool` is the directory for huge outputs, `spool_path` where agents see it, each
     "" for what follows from the other settings, or `off`; `spool_size` is in bytes, `spool_age` in seconds.
-    `project` is the folder whose files a policy may tell the model about, `off` for none.
+    `project` is the folder whose files, or those of projects below it, a policy may tell the model about, `off` for none.
     `record` is the directory into which requests are written, `off` for none; `record_size` is in bytes.
     `keep_warm`: whether caches are kept alive while a client pauses, and at what cost.
     """

@@ -6,6 +6,26 @@ from tests.gateway.rig import run
 from tests.gateway.test_spooled import MAKE, bench
 
 
+def test_each_conversation_is_told_of_its_own_project(tmp_path: Path) -> None:
+    """One proxy, one folder of projects: where the agent says it works counts."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("extends: careful\ninject: {files: [AGENTS.md]}\n")
+    for name in ("pump", "fan"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "AGENTS.md").write_text(f"This is the {name}.")
+
+    async def scene() -> None:
+        async with bench(tmp_path, str(policy)) as work:
+            for name in ("pump", "fan"):
+                work.messages = []
+                work.system = f"<env>\nWorking directory: {tmp_path}/{name}\n</env>"
+                sent = await work.say("Mend it.")
+                told = sent["messages"][0]["content"][0]["text"]
+                assert f"This is the {name}." in told
+
+    run(scene())
+
+
 def test_a_changed_file_of_conventions_is_told_once_and_costs_no_cache(tmp_path: Path) -> None:
     """Each turn reads from the cache all that the turn before had; the last one holds both tellings."""
     policy = tmp_path / "policy.yaml"

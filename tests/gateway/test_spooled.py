@@ -46,6 +46,7 @@ class Bench:
         self.bounds = Bounds(**bounds)
         self.policy, self.mode = policy, mode
         self.messages: list[dict[str, Any]] = []
+        self.system = ""
 
     async def start(self, *, shown: bool = True, **changes: Any) -> None:
         """Start the proxy, or start it again."""
@@ -82,6 +83,8 @@ class Bench:
         self.messages.append(user(*content))
         self.reply = Reply(blocks=(then or Say("Fine."),))
         body = {"model": "claude-opus-5", "max_tokens": 100, "tools": [READ, RUN], "messages": self.messages}
+        if self.system:
+            body["system"] = self.system
         answer = await self.ask(post(orjson.dumps(body), "/v1/messages", *KEYS))
         assert answer.status == 200, answer.body
         self.messages.append(assistant(*answer.json["content"]))
