@@ -5,7 +5,8 @@ decides, and it is promised under that. And reasoning that is an id alone where 
 then the id finds nothing; what stands behind it goes on without its own [A204].
 
 Where the client loses reasoning that the provider has stored, and keeps what it led to, that goes on without its id. It
-is known by its answer, seen in passing, or by an earlier request in which both stood.
+is known by its answer, seen in passing, or by an earlier request in which both stood; and of a conversation first met
+in its middle, where the model is told to reason and nothing of it is there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from ..branch import Promise
 from ..conversation import Message, Reasoning, Text, ToolCall
 from ..edits import Edit, Remove, Unname, target_of
-from .view import weight
+from .view import View, weight
 from .walk import NAME, Walk, drop, lasting, left
 
 
@@ -35,11 +36,12 @@ def free_bereft(walk: Walk, run: Sequence[int]) -> None:
     if view.conversation.unstored:
         return
     branch = view.place.branch
+    lost = _ANY if branch is None and _lost_all(view) else ""
     given = {one.name: one.value for one in branch.signed if one.kind == "led"} if branch is not None else {}
     before: Message | None = None
     for at in run:
         message = view.conversation.messages[at]
-        led = given.get(message.name) or (_thought(before) if before is not None else "")
+        led = given.get(message.name) or (_thought(before) if before is not None else "") or lost
         first = message.parts[0] if message.parts else None
         if led and first is not None and _goes_unnamed(message) and view.region(first) is not None:
             edit = Unname(
@@ -51,6 +53,17 @@ def free_bereft(walk: Walk, run: Sequence[int]) -> None:
             )
             walk.promises.append(Promise(anchor=first.key, nth=first.nth, stage=f"{NAME}.led", edits=(edit,)))
         before = message
+
+
+_ANY = "?"
+"""In place of the id of reasoning: no item has it, so what it led goes without its own wherever it stands."""
+
+
+def _lost_all(view: View) -> bool:
+    """Whether a client must have lost all that the model reasoned."""
+    return view.conversation.thinking not in ("", "none") and not any(
+        isinstance(part, Reasoning) for message in view.client.messages for part in message.parts
+    )
 
 
 def _thought(message: Message) -> str:

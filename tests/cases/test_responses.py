@@ -290,6 +290,27 @@ def test_a_call_whose_reasoning_is_filtered_later_leaves_without_its_id() -> Non
     assert ids(client.answered(client.items)) == calls(client.items)[:6]
 
 
+@pytest.mark.parametrize("effort", ["medium", "none", None])
+def test_a_conversation_met_without_any_reasoning_leaves_without_ids(effort: str | None) -> None:
+    """Where the model is told to reason its client must have lost all of it; so the session goes on. What comes later
+    and stands with its reasoning keeps its id."""
+    asked = {} if effort is None else {"reasoning": {"effort": effort}}
+    client = Stored()
+    client.session.provider.script = lambda _: Reply(blocks=(Think("Look."), Call("exec", {})))
+    for _ in range(2):
+        told = client.session.provider.answer(HEADERS, body(*client.items, tools=[EXEC]), 1.0)
+        came = json.loads(told.body)["output"]
+        client.items += [*came, *(output(str(item["call_id"])) for item in came if "call_id" in item)]
+    client.items = client.filtered()
+    assert client.session.refuses(*client.items, tools=[EXEC], **asked)
+    if effort != "medium":
+        made = client.session.rewritten(*client.items, tools=[EXEC], **asked)
+        assert mended(made) == []
+        return
+    assert ids(client.answered(client.items, **asked)) == [None, None]
+    assert ids(client.answered(client.items, **asked)) == [None, None, calls(client.items)[2]]
+
+
 def test_reasoning_that_nobody_stored_is_not_missed() -> None:
     """The provider does not know then what an item came behind."""
     client = Stored()
