@@ -208,7 +208,8 @@ def _is_cold(frontier: Frontier, facts: Facts) -> bool:
 
 class _Staged(Struct, frozen=True, kw_only=True):
     """The conversation behind the last stage. `plain`: as it was before marks were set, `sums`: of its messages; `lasting`: edits
-    of messages that replay will make again; `passing`: edits decided anew each time."""
+    of messages that replay will make again; `passing`: edits decided anew each time; `brief`: whether some of these are of
+    this request alone."""
 
     view: View
     plain: Conversation
@@ -221,6 +222,7 @@ class _Staged(Struct, frozen=True, kw_only=True):
     reach: int
     batched: bool
     asks: float | None
+    brief: bool
 
 
 def _without_batches(
@@ -258,11 +260,15 @@ def _staged(
     promises: list[Promise] = []
     held: list[Held] = []
     spooled: list[Spooled] = []
+    brief: list[Edit] = []
     asks: float | None = None
     for stage in order:
         if stage is breakpoints:
             view = structs.replace(view, conversation=_sealed(view.conversation, dialect))
             plain, sums = view.conversation, runs(view.conversation)
+            conversation, done = apply(plain, brief, view.start)
+            passing += done
+            view = structs.replace(view, conversation=conversation)
         config = policy.config(stage.NAME)
         if config is None or stage.NAME in without:
             continue
@@ -271,6 +277,7 @@ def _staged(
         spooled += proposal.spooled
         asks = proposal.asks if asks is None else asks
         promises += proposal.promises
+        brief += proposal.brief if order is ORDER else ()  # nothing stands behind a question of ours
         conversation, done = apply(view.conversation, _changing(view, proposal.promises), view.start)
         lasting += done
         conversation, done = apply(conversation, proposal.edits, view.start)
@@ -297,6 +304,7 @@ def _staged(
         reach=reach,
         batched=any(edit.committed for promise in promises for edit in promise.edits),
         asks=asks,
+        brief=bool(brief),
     )
 
 
@@ -485,7 +493,7 @@ def _commit(
         tail_parts=tail.parts if tail else 0,
         turns=turns_of(sent),
         ttl_s=lifetime(tail.ttl, facts.model) if tail else None,
-        amounts=amounts_of(staged.plain, facts.model),
+        amounts=amounts_of(sent if staged.brief else staged.plain, facts.model),
     )
     return Commit(
         root=passage.root,

@@ -36,6 +36,7 @@ from ..edits import Target, target_of
 from ..models import ModelFacts
 from ..rawjson import closed_array, closed_object, items, members
 from ..runs import runs, within
+from .telling import is_brief
 
 CARRIERS = frozenset({"search_result", "compaction"})
 """Kinds of blocks without a part type of their own that are known to carry a mark [B3]."""
@@ -174,9 +175,11 @@ def refuses(part: Part) -> bool:
 def carries(part: Part) -> bool:
     """Whether a mark of ours may stand on this part: known to be accepted, and the same next time.
 
-    A call that the server answers is none: without its result it is not done, with it the result is better.
+    A reminder of ours for this request alone is gone then. A call that the server answers is none: without its result it is not done, with it the result is better.
     """
     match part:
+        case Reminder() if is_brief(part):
+            return False
         case Text(text=text) | Reminder(text=text):
             return not text.isspace() and bool(text)
         case Image() | ToolResult():

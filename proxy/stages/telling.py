@@ -45,6 +45,32 @@ def is_told(reminder: Reminder) -> bool:
     return reminder.name.startswith(_TOLD)
 
 
+_BRIEF = "told once "
+
+
+def is_brief(reminder: Reminder) -> bool:
+    """Whether it was told by us and is no part of what the next request has."""
+    return reminder.name.startswith(_BRIEF)
+
+
+def briefly(view: View, stage: str, reason: str, source: Source, text: str, about: str) -> Edit | None:
+    """A reminder at the very end of this request, behind all that a mark may stand on; None where no turn of the user's
+    ends it, or nothing may stand behind its results."""
+    messages = view.conversation.messages
+    at = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].written), -1)
+    message = messages[at] if at >= 0 else None
+    if message is None or message.role is not Role.USER or not message.parts or _waits_for_server(view, at):
+        return None
+    part = _reminder(source, text, f"{_BRIEF}{about}")
+    last = target_of(message.parts[-1])
+    return InsertAfter(stage=stage, reason=reason, target=last, part=part, tokens_after=weight(part))
+
+
+def _reminder(source: Source, text: str, name: str) -> Reminder:
+    framed = NOTE.format(source=source.value, text=text)
+    return Reminder(text=framed, source=source, name=name, size=len(framed.encode()))
+
+
 class Tail(Struct, frozen=True):
     """Where something is told: beside `target`; whether a person speaks in this turn. With `role` it is a message."""
 
@@ -65,8 +91,7 @@ class Tail(Struct, frozen=True):
 
     def told(self, stage: str, reason: str, source: Source, text: str, about: str) -> Edit:
         """A reminder with this text, put here in the name of a stage. `about`: what it tells; the newest one counts."""
-        framed = NOTE.format(source=source.value, text=text)
-        part = Reminder(text=framed, source=source, name=f"{_TOLD}{about}", size=len(framed.encode()))
+        part = _reminder(source, text, f"{_TOLD}{about}")
         insert = InsertBefore if self.before else InsertAfter
         return insert(
             stage=stage,

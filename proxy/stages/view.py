@@ -123,13 +123,15 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """What a stage wants.
 
     `promises` are applied now and remembered; `edits` are applied now and decided anew each time (marks, and
-    what follows from `frozen`). `frozen` replaces what the ledger holds of it. `held`: wanted, but not now. `spooled`:
-    what must be kept before what it proposes is sent. `asks`: seconds that an answer of the model's is to be waited for,
-    which it wants first (see `question`); then it proposes nothing yet.
+    what follows from `frozen`). `brief` edits belong to this request alone: they are applied when all but the marks
+    stands, and the next request knows nothing of them. `frozen` replaces what the ledger holds of it. `held`: wanted, but
+    not now. `spooled`: what must be kept before what it proposes is sent. `asks`: seconds that an answer of the model's is
+    to be waited for, which it wants first (see `question`); then it proposes nothing yet.
     """
 
     edits: tuple[Edit, ...] = ()
     promises: tuple[Promise, ...] = ()
+    brief: tuple[Edit, ...] = ()
     held: tuple[Held, ...] = ()
     frozen: Frozen | None = None
     spooled: tuple[Spooled, ...] = ()

@@ -13,14 +13,27 @@ from hypothesis import currently_in_test_context, given, note
 from hypothesis import strategies as st
 from msgspec import structs
 
-from proxy.conversation import Conversation, Part, Reasoning, Text, ToolCall
-from proxy.edits import AddMember, Edit, Mend, Move, PlaceMark, Remove, Replace, Target, apply, target_of
+from proxy.conversation import Conversation, Part, Reasoning, Reminder, Text, ToolCall
+from proxy.edits import (
+    AddMember,
+    Edit,
+    InsertAfter,
+    Mend,
+    Move,
+    PlaceMark,
+    Remove,
+    Replace,
+    Target,
+    apply,
+    target_of,
+)
 from proxy.ledger import Ledger
 from proxy.rawjson import encoded, members, repair
 from proxy.rewrite import Rewrite, rewrite
 from proxy.simulator import COUNT
 from proxy.spool import HANDLE
 from proxy.stages.question import QUESTION
+from proxy.stages.telling import is_brief
 from proxy.stores.memory import MemoryStore
 from proxy.wellformed import faults
 from tests.laws.driver import SPOOL, Forgetful, Sent, World, once, policies, run_again
@@ -232,14 +245,24 @@ def test_what_was_sent_stands(world, story):
             before, heard = sent, step.fate != "unheard"
 
 
+def briefs(sent: Sent) -> int:
+    """How many parts of a request are the policy's for one turn only."""
+    return sum(
+        isinstance(edit, InsertAfter) and isinstance(edit.part, Reminder) and is_brief(edit.part)
+        for edit in (sent.rewrite.edits if sent.rewrite is not None else ())
+    )
+
+
 def broken(world: World, before: Sent, after: Sent, *, heard: bool) -> str | None:
     """Where the prompt of `after` stops repeating that of `before`; a vendor takes its own attribution block out.
 
     A turn whose answer the client never took over is still open: a result that comes in it after all takes its
-    place, so of such a request only what stands up to the model's last word is asked for.
+    place, so of such a request only what stands up to the model's last word is asked for. Nor is what the policy put
+    behind the last mark for one turn only, the end of the prompt.
     """
     hidden = before.facts.model.keep_attribution
     first, second = (world.speaks.prompt(sent.out, hidden=hidden) for sent in (before, after))
+    first = first[: len(first) - briefs(before)]
     if not heard:
         last = world.speaks.last_answer(before.out)
         first = [spot for spot in first if spot.turn <= last]

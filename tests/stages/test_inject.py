@@ -31,7 +31,10 @@ class Talk:
         )
         self.ledger = Ledger()
         self.dialect = DIALECTS[wire]
+        self.turns = "input" if wire == "openai_responses" else "messages"
         self.messages: list[dict[str, Any]] = []
+        self.members: dict[str, Any] = {}
+        self.held: list[tuple[str, int]] = []
         self.facts = Facts(
             now=1.0,
             tenant=b"t",
@@ -47,11 +50,12 @@ class Talk:
 
         self.messages += messages
         self.facts = structs.replace(self.facts, **facts)
-        raw = orjson.dumps(body(*self.messages) | {self.dialect.turns: self.messages})
+        raw = orjson.dumps(body(*self.messages) | {self.turns: self.messages, **self.members})
         made = rewrite(raw, self.dialect, self.policy, self.ledger, self.facts)
         assert made.commit is not None
+        self.held = [(held.reason, held.targets) for held in made.held]
         self.ledger.settle(self.ledger.commit(made.commit), None, (), success=True)
-        sent: list[dict[str, Any]] = orjson.loads(made.body)[self.dialect.turns]
+        sent: list[dict[str, Any]] = orjson.loads(made.body)[self.turns]
         return sent
 
 
@@ -153,6 +157,63 @@ def test_nothing_is_told_behind_results_where_that_may_end_a_turn(upstream: str)
     assert sent == talk.messages
     later = talk.send({"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."})
     assert "Use tabs." in json.dumps(later[-1])
+
+
+def test_for_one_turn_only_it_stands_at_the_end_of_each_request() -> None:
+    """Behind what the person says and behind results, as it is then; the history holds nothing of it."""
+    talk = Talk(environment=True, texts={"host": "db1 is live"}, on_error="Read it.", persist="turn")
+    day, host = "Today's date: {}", "db1 is live"
+    first = talk.send(user("Mend it."), environment=DAY)
+    assert [block["text"] for block in first[-1]["content"]][0] == "Mend it."
+    assert said(first) == [day.format("2026-11-30"), host]
+    failed = talk.send(assistant(call("a")), user(result("a", "no", is_error=True)))
+    assert said(failed) == [day.format("2026-11-30"), host, "Read it."]
+    assert failed[-1]["content"][0]["type"] == "tool_result"
+    assert said(talk.send()) == said(failed)
+    later = talk.send(assistant("Done."), user("Thanks."), environment={"Today's date": "2026-12-01"})
+    assert said(later) == [day.format("2026-12-01"), host]
+    assert later[:-1] == talk.messages[:-1]
+
+
+def said(messages: list[dict[str, Any]]) -> list[str]:
+    """What is told, without its containers."""
+    return [text.partition("\n")[2].rpartition("\n")[0] for text in told(messages)]
+
+
+@pytest.mark.parametrize(
+    ("why", "facts", "members"),
+    [
+        ("thinking is bound to what stands before it [A45]", {"prefix_check": True}, {}),
+        ("the provider caches all of the prompt [B109]", {"regime": "prefix"}, {}),
+        (
+            "the client has the end itself cached [B4]",
+            {},
+            {"cache_control": {"type": "ephemeral"}},
+        ),
+    ],
+)
+def test_what_a_provider_cannot_forget_stays(why: str, facts: Any, members: Any) -> None:
+    """As without the option, and the request's record says why."""
+    talk = Talk(texts={"host": "db1 is live"}, persist="turn")
+    talk.members = members
+    talk.facts = structs.replace(talk.facts, model=structs.replace(talk.facts.model, **facts))
+    first = talk.send(user("Mend it."))
+    assert talk.held == [(f"told for good: {why}", 1)]
+    later = talk.send(assistant("Done."), user("Thanks."))
+    assert later[: len(first)] == first
+    assert said(later) == ["db1 is live"]
+    assert talk.held == []
+
+
+def test_where_nothing_is_cached_it_goes_as_well() -> None:
+    """No mark is needed then."""
+    talk = Talk(texts={"host": "db1 is live"}, persist="turn")
+    talk.facts = structs.replace(
+        talk.facts, model=structs.replace(talk.facts.model, regime="none", marks=False)
+    )
+    assert said(talk.send(user("Mend it."))) == ["db1 is live"]
+    later = talk.send(assistant("Done."), user("Thanks."))
+    assert (said(later), later[:-1]) == (["db1 is live"], talk.messages[:-1])
 
 
 def test_a_file_cannot_end_the_container_it_is_told_in() -> None:
