@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from msgspec import DecodeError, Meta, Raw, Struct, structs
 from msgspec.json import Decoder
 
-from .conversation import Conversation, Message, Part, Reminder, Role, Source, Text
+from .conversation import Message, Part, Reminder, Role, Source, Text
 from .shipped import config_dir
 from .yamlfile import Document, parse
 
@@ -403,10 +403,3 @@ def substitute(pattern: re.Pattern[str], text: str, value: Callable[[str], str])
         pieces += (text[end:start], value(text[start:stop]))
         end = stop
     return text if not pieces else "".join((*pieces, text[end:]))
-
-
-def recognised(conversation: Conversation, agent: Agent, known: int) -> Conversation:
-    """`conversation` with reminders told apart; the first `known` messages already are."""
-    messages = conversation.messages
-    fresh = tuple(agent.recognise(message) for message in messages[known:])
-    return structs.replace(conversation, messages=(*messages[:known], *fresh))

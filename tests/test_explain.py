@@ -232,6 +232,12 @@ def test_what_was_held_back_is_told(targets: int, words: str) -> None:
     assert f"\n\nheld back\n  stale        {words} would break 9000 cached tokens" in text(found)
 
 
+def test_what_was_a_mistake_to_take_out_is_told() -> None:
+    """By the tool whose output was fetched again."""
+    found = msgspec.structs.replace(explained(MENDED), regrets={"read_file": 2})
+    assert "\n\nfetched again after it was taken out\n  read_file    2\n" in text(found)
+
+
 def test_a_broken_law_is_told() -> None:
     """The body that would have broken it was not sent; of one that was not read no shares are known."""
     found = explain(Rewrite(body=b"fallback", spare=b"", policy=OFF, broken="call without a result"), b"x")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from proxy.agents import Agents, recognised
+from proxy.agents import Agents
+from .recognising import recognised
 from proxy.conversation import Reminder, Role, Text
 from proxy.dialects.openai_responses import OpenAIResponses
 from proxy.ledger import Ledger
@@ -51,7 +52,7 @@ def test_what_it_injects_is_told_from_what_a_person_wrote(model: str) -> None:
     """The environment is a reminder, the instructions are system prompt, and the prompt is a person's."""
     client = opening(Shape(seed=1, model=model))
     body = orjson.dumps(client.body())
-    read = recognised(WIRE.read(WIRE.open(body)), AGENTS.of(client.headers), 0)
+    read = recognised(WIRE.read(WIRE.open(body)), AGENTS.of(client.headers))
     told = [part for message in read.messages for part in message.parts]
     assert [
         (type(part), part.text.splitlines()[0]) for part in told if isinstance(part, Text | Reminder)
@@ -81,7 +82,7 @@ def test_texts_of_the_harness(role: str, text: str, source: str) -> None:
         {"type": "message", "role": role, "content": [{"type": kind, "text": text}]},
     ]
     body = orjson.dumps({"model": "gpt-5.5", "input": items})
-    read = recognised(WIRE.read(WIRE.open(body)), AGENTS.of({"user-agent": "codex_exec/1"}), 0)
+    read = recognised(WIRE.read(WIRE.open(body)), AGENTS.of({"user-agent": "codex_exec/1"}))
     (part,) = read.messages[1].parts
     assert (part.source.value if isinstance(part, Reminder) else "") == source
 

@@ -6,7 +6,8 @@ import time
 import pytest
 from msgspec import Struct
 
-from proxy.agents import Agent, Agents, recognised, spans
+from proxy.agents import Agent, Agents, spans
+from .recognising import recognised
 from proxy.conversation import Conversation, Reminder, Text
 from proxy.dialects import DIALECTS
 
@@ -57,7 +58,7 @@ def read(request: Recorded) -> Read:
     dialect = DIALECTS[FORMATS.get(request.path, "gemini")]
     opened = dialect.open(request.wire)
     agent = AGENTS.of(request.headers, opened.preface)
-    return Read(agent, recognised(dialect.read(opened), agent, 0))
+    return Read(agent, recognised(dialect.read(opened), agent))
 
 
 TREE = """\

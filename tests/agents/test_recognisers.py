@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.agents import Agent, Agents, Field, recognised
+from proxy.agents import Agent, Agents, Field
+from .recognising import recognised
 from proxy.conversation import Conversation, Message, Reminder, Role, Text, ToolResult
 from proxy.dialects.anthropic import Anthropic
 
@@ -20,7 +21,7 @@ WIRE = Anthropic()
 
 def conversation(request: Recorded) -> Conversation:
     agent = AGENTS.of(request.headers)
-    return recognised(WIRE.read(WIRE.open(request.wire)), agent, 0)
+    return recognised(WIRE.read(WIRE.open(request.wire)), agent)
 
 
 def field(name: str, agent: Agent = CLAUDE) -> Field:
@@ -287,7 +288,7 @@ def test_tool_results_and_answers_are_never_reminders(name: str) -> None:
     """Recognising leaves every tool result and everything the model said as it was read."""
     for request in load(name):
         read = WIRE.read(WIRE.open(request.wire))
-        for before, after in zip(read.messages, recognised(read, CLAUDE, 0).messages, strict=True):
+        for before, after in zip(read.messages, recognised(read, CLAUDE).messages, strict=True):
             if before.role is Role.ASSISTANT:
                 assert after is before
             else:

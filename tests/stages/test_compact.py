@@ -278,5 +278,23 @@ def test_what_a_harness_said_between_the_turns_stands_in_front_of_the_summary() 
     assert [one["role"] for one in messages[: place + 1]] == ["user", *["system"] * len(before), "assistant"]
 
 
+def test_where_turns_must_alternate_what_a_harness_said_goes_to_the_turn_that_stays() -> None:
+    """Between the goal, the summary and the person's next words there is room for no other turn [A521]."""
+    limit = "<system-reminder>\nPlan mode is active: change nothing.\n</system-reminder>"
+    work = Long(merge_same_role=True)
+    work.agent = Agents.load().of({"user-agent": "claude-cli/2.1.114"})
+    work.say("The fan in bay 3 is loud.")
+    work.say(text(limit), text("Look at it."))
+    filled(work)
+    work.say("And now?")
+    assert any(map(_compacted, work.done))
+    messages = next(
+        body["messages"] for body, done in zip(work.sent, work.done, strict=True) if _compacted(done)
+    )
+    assert [one["role"] for one in messages[:3]] == ["user", "assistant", "user"]
+    assert limit in said({"messages": messages[2:]}, "user")
+    assert limit not in said({"messages": messages[:2]}, "user")
+
+
 def _compacted(done: Rewrite) -> bool:
     return any(p.stage == "compact" for p in (done.commit.promises if done.commit else ()))
