@@ -359,6 +359,8 @@ FIELDS = {
     for agent in (CLAUDE, AGENTS.generic)
     for known in agent.fields
 }
+FIELDS |= {f"workplace {at}": pattern for at, pattern in enumerate(AGENTS.generic.workplaces)}
+FIELDS |= {f"failure {at}": pattern for at, pattern in enumerate(AGENTS.generic.failures)}
 
 
 HOSTILE = [  # 200 kB each
@@ -380,6 +382,11 @@ HOSTILE = [  # 200 kB each
     "today is " * 22_000,
     "request id: " + "a-" * 100_000,
     "session id: " + "0123abcd-" * 20_000,
+    "working directory: /" * 10_000,
+    "<cwd>/" * 33_000,
+    "<cwd>/" + "a " * 100_000,
+    "error a" * 28_000,
+    "command failed with exit code " * 7_000,
     "\n" * 200_000,
     " " * 200_000,
     "- " * 100_000,
