@@ -225,7 +225,8 @@ def parts_of(conversation: Conversation) -> list[Part]:
 
 @law(appending)
 def test_what_was_sent_stands(world, story):
-    """Where the client only adds, what was sent is a prefix of what is sent next, but for a committed batch."""
+    """Where the client only adds, what was sent is a prefix of what is sent next, but for a committed batch; and of what
+    the model is asked, without any."""
     session = Session(world)
     before: Sent | None = None
     heard = True
@@ -238,6 +239,10 @@ def test_what_was_sent_stands(world, story):
             told(before)
             told(sent)
             where = broken(world, before, sent, heard=heard)
+            if sent.asked:
+                tell(f"asked  {sent.asked.decode()}")
+                question = structs.replace(sent, out=sent.asked)
+                assert broken(world, before, question, heard=heard) is None
             made = sent.rewrite.commit.promises if sent.rewrite.commit is not None else ()
             committed = any(edit.committed for promise in made for edit in promise.edits)
             assert where is None or committed, where
