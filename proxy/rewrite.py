@@ -43,7 +43,7 @@ from .rawjson import repair
 from .replay import Replayed, crosses, pointers, replay
 from .runs import Run, follow, runs, turns_of
 from .spool import Spooled
-from .stages import ASKING, ORDER, RETROACTIVE, Facts, Heard, Stage, View, breakpoints
+from .stages import ASKING, ORDER, RETROACTIVE, Facts, Heard, Stage, View, breakpoints, question
 from .stages.encoding import Config
 from .stages.marks import last_mark, lifetime
 from .wellformed import faults
@@ -147,8 +147,8 @@ def rewrite(
         unheard = structs.replace(view, facts=structs.replace(facts, heard=Heard(fault=UNASKABLE)))
         asked, staged = staged.asks, _staged(unheard, policy, kept, dialect)
         possible = not _faults(passage, staged, facts)
-        question = _question(passage, view, policy, kept, dialect, asked) if possible else None
-        if question is not None:
+        put = _question(passage, view, policy, kept, dialect, asked) if possible else None
+        if put is not None:
             return Rewrite(
                 body=passage.body,
                 spare=passage.body,
@@ -156,7 +156,7 @@ def rewrite(
                 read=passage.client,
                 sent=passage.client,
                 place=passage.place,
-                question=question,
+                question=put,
             )
         view = unheard
     if staged.batched and (wrong := _faults(passage, staged, facts)):
@@ -273,6 +273,9 @@ def _staged(
         if config is None or stage.NAME in without:
             continue
         proposal = stage.propose(view, config)
+        if order is ASKING:  # a batch that another stage makes now can wait for the request itself
+            kept_back = tuple(promise for promise in proposal.promises if promise.broke is None)
+            proposal = structs.replace(proposal, promises=kept_back)
         held += proposal.held
         spooled += proposal.spooled
         asks = proposal.asks if asks is None else asks
@@ -314,7 +317,8 @@ def _question(
     """What the model is asked: the request with nothing taken out, so that what is cached of it is read, and a question
     in place of what is new. None where it could not be answered in words, or would be refused."""
     staged = _staged(view, policy, kept, dialect, order=ASKING)
-    if _faults(passage, staged, view.facts):
+    put = any(edit.stage == question.NAME for edit in staged.passing)
+    if not put or _faults(passage, staged, view.facts):
         return None
     sent, model = staged.view.conversation, view.facts.model
     left = model.window - round(estimated(sent, model) * view.facts.scale)

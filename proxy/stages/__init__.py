@@ -74,4 +74,5 @@ __all__ = [
     "Stage",
     "View",
     "breakpoints",
+    "question",
 ]
