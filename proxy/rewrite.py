@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .branch import Frontier, Place, Promise
-from .conversation import Conversation, Message, Reasoning, Role
+from .conversation import Conversation, Message, Reasoning, Role, Text
 from .counting import amounts_of
 from .dialects import Dialect, Opened
 from .economics import estimated
@@ -317,7 +317,8 @@ def _question(
     """What the model is asked: the request with nothing taken out, so that what is cached of it is read, and a question
     in place of what is new. None where it could not be answered in words, or would be refused."""
     staged = _staged(view, policy, kept, dialect, order=ASKING)
-    put = any(edit.stage == question.NAME for edit in staged.passing)
+    tail = staged.view.conversation.messages[staged.view.conversation.last(Role.ASSISTANT) + 1 :]
+    put = any(isinstance(part, Text) and part.text == question.QUESTION for m in tail for part in m.parts)
     if not put or _faults(passage, staged, view.facts):
         return None
     sent, model = staged.view.conversation, view.facts.model
