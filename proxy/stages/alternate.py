@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ..branch import Promise
-from ..conversation import Key, Message, Part, Reasoning, Role, Text
+from ..conversation import Message, Part, Reasoning, Role, Text
 from ..edits import Edit, InsertBefore, Move, Target, target_of
 from ..identity import end_of_turn
+from .batch import theirs
 from .view import Proposal, View, causal
 
 NAME = "alternate"
@@ -33,11 +34,11 @@ def propose(view: View, config: Config) -> Proposal:
     """Only where the upstream is known to refuse neighbours; so it may reach wherever we have not sent before."""
     edits: list[Edit] = []
     filled: list[Promise] = []
-    for edit, end in _between(view) if config.between and not view.facts.model.user_after_results else ():
-        if end is None:
+    for edit, under in _between(view) if config.between and not view.facts.model.user_after_results else ():
+        if under is None:
             edits.append(edit)
         else:
-            filled.append(Promise(anchor=end, stage=NAME, edits=(edit,)))
+            filled.append(Promise(anchor=under.key, nth=under.nth, stage=NAME, edits=(edit,)))
     if not config.merge or not view.facts.model.merge_same_role:
         return Proposal(promises=(*causal(NAME, edits).promises, *filled))
     joined = [*_merges(view)]
@@ -50,24 +51,26 @@ def propose(view: View, config: Config) -> Proposal:
     return Proposal(promises=(*causal(NAME, edits).promises, *filled, *placed))
 
 
-def _between(view: View) -> Iterator[tuple[Edit, Key | None]]:
+def _between(view: View) -> Iterator[tuple[Edit, Target | None]]:
     """A user who speaks right behind tool results is refused: an answer of one word goes between [A430].
 
-    Where the results are ours it holds as long as they do: until the turn goes on otherwise. Then with its end.
+    Where the results were put there it holds as long as they do, and is promised under what they are: those of the
+    client that moved under themselves, ours until the turn goes on otherwise, under its end.
     """
     messages = view.conversation.messages
     start = view.start
     while start > 1 and messages[start - 1].role is not Role.ASSISTANT:
         start -= 1
     for at in range(max(1, start), len(messages)):
-        first = messages[at].parts[0] if messages[at].parts else None
+        parts = messages[at].parts  # what was told in front of the client's words stands there by them
+        first = next(filter(theirs, parts), parts[0] if parts else None)
         if first is None or messages[at].role is not Role.USER:
             continue
         before = next((message for message in reversed(messages[:at]) if message.written), None)
         if before is None or before.role is not Role.TOOL:
             continue
-        end = _end(view, target_of(first)) if before.index < 0 else None
-        if end is None and view.region(first) is None:
+        under = _held_by(view, before, first) if before.index < 0 else None
+        if under is None and view.region(first) is None:
             continue
         edit = InsertBefore(
             stage=NAME,
@@ -78,15 +81,18 @@ def _between(view: View) -> Iterator[tuple[Edit, Key | None]]:
             required=True,
             tokens_after=len(BETWEEN) // 4,
         )
-        yield edit, end
+        yield edit, under
 
 
-def _end(view: View, target: Target) -> Key | None:
-    """The end of the client's turn that a part stands in."""
+def _held_by(view: View, results: Message, first: Part) -> Target | None:
+    """The part, or the end of a turn, that results in a message of ours stand under; they stand before `first`."""
+    moved = next((part for part in reversed(results.parts) if theirs(part)), None)
+    if moved is not None:
+        return target_of(moved)
     client = view.client.messages
     for at in range(len(client) - 1, -1, -1):
-        if any(target_of(part) == target for part in client[at].parts):
-            return end_of_turn(client, at)
+        if any(target_of(part) == target_of(first) for part in client[at].parts):
+            return Target(end_of_turn(client, at))
     return None
 
 

@@ -52,13 +52,18 @@ def _cut(walk: Walk) -> Iterator[Promise]:
 
 
 def _begin(messages: Sequence[Message], start: int) -> int:
-    """The first message of the assistant's run before `start`: what is new may belong to its calls."""
+    """The first message of the assistant's run before `start`: what is new may belong to its calls. A run of ours has
+    none, and may stand in the midst of a turn."""
     at = min(start, len(messages))
-    while at > 0 and not (messages[at - 1].role is Role.ASSISTANT and messages[at - 1].written):
+    while at > 0 and not _answers(messages[at - 1]):
         at -= 1
     while at > 0 and (messages[at - 1].role is Role.ASSISTANT or not messages[at - 1].written):
         at -= 1
     return at
+
+
+def _answers(message: Message) -> bool:
+    return message.role is Role.ASSISTANT and message.written and message.index >= 0
 
 
 def _seen(view: View, begin: int) -> tuple[ChainMap[str, ToolCall], Ids, Ids]:

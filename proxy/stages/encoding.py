@@ -2,7 +2,8 @@
 nothing refers to leave: those of items, where they are no ids of the item's kind [A207 F18].
 
 Arguments that a model broke off are no JSON; where the upstream reads them in every turn, an object takes their
-place that holds what was written, or the session is stuck [A521].
+place that holds what was written, or the session is stuck [A521]. Of arguments that hold half a character only that is
+mended.
 
 Lone surrogates and NUL are mended in the bytes before a body is read (`rawjson.repair` [A4]); this stage's
 policy switches both.
@@ -20,7 +21,7 @@ from msgspec import Struct, structs
 from ..conversation import Part, ToolCall, ToolResult
 from ..edits import Edit, Replace, Unname, target_of
 from ..identity import digest
-from ..rawjson import closed_object, encoded
+from ..rawjson import closed_object, encoded, repair
 from .view import Proposal, View, causal, weight
 
 NAME = "encoding"
@@ -94,14 +95,23 @@ def _whole(part: Part) -> ToolCall | None:
     """The call with arguments that are an object, None where they are one."""
     if not isinstance(part, ToolCall) or part.server or part.kind not in _WITH_ARGUMENTS:
         return None
+    if _is_object(part.input):
+        return None
+    mended, _ = repair(part.input)  # half a character is no JSON either [A4]
+    if _is_object(mended):
+        return structs.replace(part, input=mended)
+    # The model reads the name. Changing it invalidates every prompt cache behind it.
+    written = encoded(part.input.decode("utf-8", "replace"))
+    kept = (("unreadable_arguments", written),) if part.input.strip() else ()
+    return structs.replace(part, input=closed_object(kept))
+
+
+def _is_object(arguments: bytes) -> bool:
     try:
-        msgspec.json.decode(part.input, type=dict[str, msgspec.Raw])
+        msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
-        # The model reads the name. Changing it invalidates every prompt cache behind it.
-        written = encoded(part.input.decode("utf-8", "replace"))
-        kept = (("unreadable_arguments", written),) if part.input.strip() else ()
-        return structs.replace(part, input=closed_object(kept))
-    return None
+        return False
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 from msgspec import structs
 
 from tests.laws.driver import NARROW, World
@@ -179,3 +180,63 @@ def test_reasoning_stays_with_the_calls_that_a_full_window_leaves():
     answers = [message for message in sent(driver) if message.get("tool_calls")]
     assert any(edit.stage == "budget" for edit in driver.sent[-1].rewrite.edits)
     assert all(message.get("reasoning_content") for message in answers)
+
+
+# -- an upstream that takes no user behind results [A430] -----------------------------------------------------
+
+MISTRAL = structs.replace(chat("mistral", "mistral-large"), policy=EAGER)
+LATE = Step(layout="behind_text", says=(), reminder="date", fate="unheard")
+
+
+def test_an_answer_between_stays_as_long_as_the_result_that_moved() -> None:
+    """The result stood behind the words; that the turn goes on changes nothing about either."""
+    driver = told_again(MISTRAL, Step(says=(), answer=(3,)), LATE, Step(says=()))
+    assert roles(sent(driver)) == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_an_answer_between_goes_with_the_result_that_moved() -> None:
+    """A client that goes back to before the result leaves the words behind a call without one."""
+    world = chat("mistral", "devstral")
+    driver = told_again(
+        world,
+        Step(says=(), answer=(8,)),
+        Step(layout="split_by_text"),
+        Step(move="fork", pick=5, says=()),
+        appends=False,
+    )
+    assert roles(sent(driver)) == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_a_turn_that_goes_on_behind_a_lost_result_gets_another_answer_between() -> None:
+    """What was told in front of the words is not the client's, and is not where the turn is looked for."""
+    lost = Step(results=("lost",), says=(), answer=(3,), fate="unheard")
+    driver = told_again(
+        MISTRAL,
+        Step(says=(), answer=(3,)),
+        Step(results=BIG, says=(), answer=(3,)),
+        lost,
+        Step(says=(), answer=(3,)),
+        appends=False,
+    )
+    assert [one.status for one in driver.sent] == [200] * 4
+
+
+def test_an_answer_of_ours_is_no_end_of_a_turn() -> None:
+    """A call in front of it may have lost its result once more."""
+    half = Step(results=("big", "lost"), says=(), picture=True, answer=(3,), fate="unheard")
+    driver = told_again(
+        MISTRAL,
+        Step(says=(), answer=(3,)),
+        Step(results=BIG, says=(), answer=(3, 3)),
+        half,
+        Step(says=(), answer=(3,)),
+        appends=False,
+    )
+    assert [one.status for one in driver.sent] == [200] * 4
+
+
+def test_arguments_with_half_a_character_keep_the_other_half() -> None:
+    """A template reads them in every turn, and half a character is no JSON for it [A4 A521]."""
+    driver = play(chat("llama.cpp", "qwen3"), [Step(says=(), answer=(4,)), Step(says=())])
+    call = sent(driver)[2]["tool_calls"][0]["function"]
+    assert orjson.loads(call["arguments"])["command"] == "ls -la \ufffd"

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from proxy.rawjson import repair
 from proxy.dialects import Dialect
 from proxy.simulator import Reply
 from proxy.simulator.exchange import Answer, Canned
@@ -112,8 +113,9 @@ def text(words: str) -> Json:
 
 
 def canonical(arguments: str | bytes) -> str:
-    """Arguments of a call as they are whatever their spelling."""
-    return json.dumps(json.loads(arguments), sort_keys=True)
+    """Arguments of a call as they are whatever their spelling; a lone half of a character is mended in them [A4]."""
+    raw = arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments
+    return json.dumps(json.loads(repair(raw)[0]), sort_keys=True)
 
 
 def kind_of(message: str) -> str:
