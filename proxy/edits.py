@@ -291,8 +291,10 @@ class _Bench:
         if system is not None and not _equal(system, self.conversation.system):
             changes |= {"system": tuple(system), "system_changed": True}
         for place, parts in self.parts.items():
-            if not _equal(parts, self.messages[place].parts):  # else only looked at
-                self.messages[place] = structs.replace(self.messages[place], parts=tuple(parts), raw=None)
+            message = self.messages[place]
+            if not _equal(parts, message.parts):  # else only looked at
+                role = _speaker(message.role, parts)
+                self.messages[place] = structs.replace(message, role=role, parts=tuple(parts), raw=None)
         if self.own:
             self.messages = [*self.spread(range(len(self.conversation.messages)))]
         conversation = structs.replace(self.conversation, messages=tuple(self.messages), **changes)
@@ -303,6 +305,12 @@ TOOLS, SYSTEM = -1, -2
 
 _BEHIND = {Role.TOOL: 0, Role.SYSTEM: 1}
 """The order of messages of ours behind one of the client's."""
+
+
+def _speaker(role: Role, parts: Sequence[Part]) -> Role:
+    """Whose a message is: results that became text are said by the user."""
+    spoken = role is Role.TOOL and parts and not any(isinstance(part, ToolResult) for part in parts)
+    return Role.USER if spoken else role
 
 
 def _equal(parts: Sequence[Part], before: Sequence[Part]) -> bool:

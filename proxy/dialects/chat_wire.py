@@ -59,22 +59,25 @@ def written(message: Message) -> list[bytes]:
 
 
 def joined_system(parts: Sequence[Part], lead: Sequence[Raw]) -> Iterator[Raw | bytes]:
-    """One leading message with all these parts, in the frame of the first: a text where each of them came as one."""
+    """One leading message with all these parts, in the frame of the first: a string where all of them are text."""
     if parts:
         frame = tuple(members(lead[0]))
         yield _framed(frame, "system", plain_text(parts) or _content(parts, bare=False))
 
 
 def plain_text(parts: Sequence[Part]) -> bytes | None:
-    """The parts as one string; None where one of them is more than that."""
+    """The parts as one string, as which it is spelt whether the client wrote strings or lists, with empty texts or
+    without; None where one of them is more than text."""
     texts = [part.text for part in parts if isinstance(part, Text | Reminder) and _is_plain(part)]
     # The model reads what stands between. Changing it invalidates prompt caches.
-    return encoded("\n\n".join(texts)) if len(texts) == len(parts) else None
+    return encoded("\n\n".join(filter(None, texts))) if len(texts) == len(parts) else None
 
 
 def _is_plain(part: Part) -> bool:
     origin = origin_of(part)
-    return part.mark is None and (origin is None or is_string(origin))
+    if part.mark is not None or origin is None or is_string(origin):
+        return part.mark is None
+    return {key for key, _ in members(origin)} <= {"type", "text"}
 
 
 def written_system(parts: Sequence[Part], lead: Sequence[Raw]) -> Iterator[Raw | bytes]:

@@ -9,6 +9,7 @@ from msgspec import Raw
 from ..conversation import Opaque, Part, Reminder, Role, Text
 from ..rawjson import encoded, is_string, members
 from .chat_marks import ABSENT, says_nothing
+from .chat_wire import plain_text
 from .responses_content import written_content
 from .responses_items import MESSAGE, TOOLS, framed, head_of, new_message, system_parts
 
@@ -56,7 +57,10 @@ def joined_system(
         if head_of(raw).type == TOOLS:
             kept.append(raw)
         elif left:
-            kept += _leading(left, raw)
+            said_at_once = plain_text(left)
+            kept += (
+                _leading(left, raw) if said_at_once is None else [framed(tuple(members(raw)), said_at_once)]
+            )
             left = ()
     return (_instructions(said, instructions) if told else bytes(instructions)), kept
 

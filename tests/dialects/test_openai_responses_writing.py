@@ -137,10 +137,7 @@ def test_a_system_prompt_of_several_messages_leaves_as_one() -> None:
     user = {"role": "user", "content": "go"}
     told = joined(instructions="Zero.", input=[tools, one, user])
     assert told == {"instructions": "Zero.\n\nOne.", "input": [tools, user], "model": "m"}
-    both = {
-        "role": "developer",
-        "content": [{"type": "input_text", "text": text} for text in ("One.", "Two.")],
-    }
+    both = {"role": "developer", "content": "One.\n\nTwo."}
     assert joined(input=[one, tools, two, user]) == {"input": [both, tools, user], "model": "m"}
 
 

@@ -240,3 +240,25 @@ def test_arguments_with_half_a_character_keep_the_other_half() -> None:
     driver = play(chat("llama.cpp", "qwen3"), [Step(says=(), answer=(4,)), Step(says=())])
     call = sent(driver)[2]["tool_calls"][0]["function"]
     assert orjson.loads(call["arguments"])["command"] == "ls -la \ufffd"
+
+
+def test_leading_system_messages_are_one_string_however_they_are_spelt() -> None:
+    """A client that writes lists, with an empty text in each, says the same as with strings."""
+    driver = told_again(
+        chat("llama.cpp", "gpt-oss"),
+        Step(says=(), reminder="system_before"),
+        Step(says=(), style=EMPTIES),
+    )
+    assert [message["content"].split("\n\n")[-1] for message in sent(driver)[:1]] == ["Before."]
+
+
+def test_a_result_that_became_text_is_said_by_the_user() -> None:
+    """So it joins the user's words in front of it where turns alternate."""
+    driver = told_again(
+        structs.replace(MISTRAL, model="devstral"),
+        Step(says=(), answer=(9,)),
+        Step(results=("late",), says=()),
+        Step(move="rewind", says=()),
+        appends=False,
+    )
+    assert roles(sent(driver)) == ["user"]
