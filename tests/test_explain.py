@@ -22,7 +22,7 @@ from proxy.conversation import (
     source_of,
 )
 from proxy.dialects.anthropic import Anthropic
-from proxy.edits import Held
+from proxy.edits import AddMember, Held, JoinSystem, Mend, Sign, Target, Unname
 from proxy.explain import EditLine, Explanation, HeldLine, explain, structure, text
 from proxy.ledger import Ledger
 from proxy.models import Models
@@ -312,4 +312,24 @@ def test_tokens_are_told_where_they_can_be_counted() -> None:
         "  user               16.5%         18 tokens  #######",
         "  tools              11.0%         12 tokens  ####",
         "  a tool result is 56 bytes on average",
+    ]
+
+
+def test_each_kind_of_edit_has_words() -> None:
+    """Also those that put nothing into the prompt."""
+    why: dict[str, Any] = {"stage": "test", "reason": "test"}
+    edits = (
+        Unname(target=Target(b"a"), **why),
+        JoinSystem(**why),
+        Sign(target=Target(b"a"), signature="s", **why),
+        AddMember(name="prompt_cache_key", value=b'"k"', **why),
+        Mend(target=Target(b""), count=2, **why),
+    )
+    found = explain(Rewrite(body=b"b", spare=b"", policy=OFF, edits=edits), b"x")
+    assert [line.action for line in found.edits] == [
+        "drop id",
+        "join system",
+        "sign",
+        "add prompt_cache_key",
+        "mend 2",
     ]
