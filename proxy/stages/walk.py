@@ -75,10 +75,11 @@ def left(walk: Walk, message: Message) -> list[Part]:
 
 
 def standing(walk: Walk, run: Iterable[int]) -> list[Part]:
-    """The parts of a run that stay; all of them where none does."""
+    """The parts of a run that stay and that a client sends again, which blank ones are not; all where none is."""
     messages = [walk.view.conversation.messages[at] for at in run]
     stays = [part for message in messages for part in left(walk, message)]
-    return stays or [part for message in messages for part in message.parts]
+    kept = [part for part in stays if not is_blank(part)]
+    return kept or stays or [part for message in messages for part in message.parts]
 
 
 def lasting(walk: Walk, place: int, stage: str, edits: tuple[Edit, ...]) -> Promise:

@@ -411,3 +411,18 @@ def test_thinking_of_an_open_round_stays_where_a_person_speaks_beside_its_result
     beside = Step(shown=Shown(date=1, clock=0, nonce=1, left=100000, more_tools=False))
     driver = play(world, [Step(says=()), Step(says=(), answer=(5,)), beside, Step(says=())])
     assert [one.status for one in driver.sent] == [200] * 4
+
+
+def test_a_placeholder_stands_behind_what_a_client_sends_again() -> None:
+    """The answer ends in an empty text that the next request does not have."""
+    world = World(wire="openai_responses", upstream="openai", model="gpt-5.5")
+    driver = told_again(
+        world,
+        Step(says=(), answer=(3,)),
+        Step(move="text_behind", results=("late",), says=(), style=EMPTIES),
+        Step(says=()),
+    )
+    first, second = (orjson.loads(one.out)["input"] for one in driver.sent[1:])
+    assert [item.get("output") for item in first].index(MISSING) == [
+        item.get("output") for item in second
+    ].index(MISSING)
